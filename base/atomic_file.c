@@ -26,8 +26,8 @@ static int is_ours(const char *name)
            !strcmp(name + len - strlen(SUFFIX), SUFFIX);
 }
 
-/* 1 when the file's writer is dead. A lock that cannot be had for another reason than a living writer proves nothing,
- * and the file stays. */
+/* 1 when the file's writer is dead. If the lock fails for a reason other than a living writer, nothing is known, and
+ * the file stays. */
 static int clean_one(const struct swn_io *io, const char *path, uint64_t *living)
 {
     struct stat st;
@@ -61,7 +61,7 @@ uint64_t swn_atomic_file_clean(const struct swn_io *io, const char *dir)
     return living;
 }
 
-/* Whoever cleans up may have seen the file between its making and its locking, and removed it. */
+/* Between the making of the file and its locking, another writer's cleanup may have removed it. */
 static int lock_is_good(const struct swn_io *io, int fd)
 {
     struct stat st;
@@ -138,7 +138,7 @@ static int sync_dir(const struct swn_io *io, const char *dir)
         rc = io->fsync(io->ctx, fd);
     while (rc == -EINTR);
     io->close(io->ctx, fd);
-    return rc == -EINVAL || rc == -EOPNOTSUPP ? 0 : rc; /* file systems that have nothing to sync there */
+    return rc == -EINVAL || rc == -EOPNOTSUPP ? 0 : rc; /* file systems that cannot sync a directory */
 }
 
 int swn_atomic_file_commit(struct swn_atomic_file *f, const struct swn_io *io, char why[SWN_ERRMSG])

@@ -1,9 +1,9 @@
 /* base/atomic_file.h - a file that appears under its name whole and durable, or not at all.
  *
- * Written under a temporary name in the same directory, fsynced, renamed, the directory fsynced. The temporary file is
- * locked (flock) as long as its writer lives, so that what a killed one left behind can be told from what another is
- * just writing, in other containers too, and is removed by the next writer in that directory. Not thread-safe for one
- * object. Errors are -errno with a text.
+ * The file is written under a temporary name in the same directory, fsynced, and renamed, and the directory is fsynced.
+ * The temporary file is locked (flock) as long as its writer lives. So a writer, in another container too, can tell the
+ * remains of a killed writer from a file in the making, and the next writer in that directory removes them. Not
+ * thread-safe for one object. Errors are -errno with a text.
  */
 #ifndef SWN_BASE_ATOMIC_FILE_H
 #define SWN_BASE_ATOMIC_FILE_H
@@ -25,7 +25,7 @@ int swn_atomic_file_open(struct swn_atomic_file *f, const struct swn_io *io, con
 /* Puts the file in place. On an error before the rename the old file is as it was; on one after it, the new one is in
  * place but may not outlast a power loss. The object is closed either way. */
 int swn_atomic_file_commit(struct swn_atomic_file *f, const struct swn_io *io, char why[SWN_ERRMSG]);
-/* Takes everything back. */
+/* Removes the temporary file. */
 void swn_atomic_file_abandon(struct swn_atomic_file *f, const struct swn_io *io);
 
 /* Removes the temporary files of dead writers in `dir`. Returns the bytes that living ones have reserved there. */

@@ -13,7 +13,7 @@
 
 #include "base/file_io.h"
 
-/* Of a file that is made to find out: one page of a disk's might stay for a moment in which it is in use. */
+/* Pages of the probe file. One page of a file on a disk might stay in the cache for a moment in which it is in use. */
 #define PROBE_PAGES 16
 
 enum medium { DISK, MEMORY, OVERLAY };
@@ -28,15 +28,15 @@ static enum medium medium_of(int fd)
     return fs.f_type == OVERLAYFS_SUPER_MAGIC ? OVERLAY : DISK;
 }
 
-/* An overlay passes the question on to where the file is. Of its first byte only: a large file may have many extents,
- * which the kernel would count. */
+/* An overlay passes the question on to the file system that has the file. The question is about the first byte only: a
+ * large file may have many extents, which the kernel would count. */
 static int has_blocks(int fd)
 {
     struct fiemap map = {.fm_length = 1};
     return ioctl(fd, FS_IOC_FIEMAP, &map) == 0;
 }
 
-/* Whether the first pages, which are clean, stay in memory although nobody wants them. */
+/* Whether the first pages, which are clean, stay in the page cache although the kernel was asked to drop them. */
 static int stays(const struct swn_io *io, int fd, size_t pages)
 {
     unsigned char there[PROBE_PAGES] = {0};

@@ -7,7 +7,7 @@
 
 #define ALIGN sizeof(uint64_t)
 #define FIRST_CHUNK ((size_t)4 << 10)
-#define LAST_CHUNK ((size_t)256 << 10) /* chunks double up to this, so that little is taken in vain */
+#define LAST_CHUNK ((size_t)256 << 10) /* chunks double up to this size, so that little of the last one is wasted */
 
 struct swn_bump_alloc_chunk {
     struct swn_bump_alloc_chunk *older;

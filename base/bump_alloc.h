@@ -1,7 +1,7 @@
 /* base/bump_alloc.h - memory that is given back all at once, with a limit.
  *
- * A reader's description of a hostile file is as large as the file says. The reader takes its memory from here, so that
- * one number bounds it. Not thread-safe. Zero-initialise with a limit: `struct swn_bump_alloc b = {.limit_bytes =
+ * A reader's description of a hostile file grows with what the file claims. The reader takes its memory from here, so
+ * that one number bounds it. Not thread-safe. Zero-initialise with a limit: `struct swn_bump_alloc b = {.limit_bytes =
  * ...}`.
  */
 #ifndef SWN_BASE_BUMP_ALLOC_H
@@ -13,7 +13,7 @@
 struct swn_bump_alloc_chunk;
 
 struct swn_bump_alloc {
-    size_t limit_bytes;                 /* of what is taken, all chunks together */
+    size_t limit_bytes;                 /* of all chunks together */
     size_t used_bytes;                  /* taken so far; may also be charged from outside with swn_bump_alloc_charge */
     struct swn_bump_alloc_chunk *chunk; /* the newest one */
 };

@@ -11,10 +11,11 @@
 int swn_cpus_parse(const char *text, cpu_set_t *out);
 /* "0-3,6" from a set; returns buf. */
 char *swn_cpus_format(char *buf, size_t size, const cpu_set_t *set);
-/* The part of `all` for number `index` of `n`: contiguous, as even as can be; with more DNNs than CPUs, one each and
- * several on the same. Pure. */
+/* Share number `index` of `n` of the CPUs in `all`: contiguous, of sizes that differ by one at most. With more DNNs
+ * than CPUs each gets one CPU, and several DNNs share one. Pure. */
 void swn_cpus_part(const cpu_set_t *all, size_t n, size_t index, cpu_set_t *out);
-/* Binds every thread that the process has; those it makes later inherit that. 0, or -errno of the first thread. */
+/* Binds every thread that the process has; threads that they make later inherit the binding. 0, or -errno of the first
+ * thread that failed. */
 int swn_cpus_bind(pid_t pid, const cpu_set_t *set);
 
 #endif

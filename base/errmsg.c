@@ -5,8 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The length of the UTF-8 character that turns the direction of writing (U+202A to 202E, U+2066 to 2069) or is a
- * control character of the second set (U+0080 to 009F), which some terminals take for an escape; else 0. */
+/* The length of the UTF-8 character at `text` when it changes the direction of writing (U+202A to 202E, U+2066 to 2069)
+ * or is a control character of the second set (U+0080 to 009F), which some terminals take for an escape; else 0. */
 static size_t hidden(const char *text)
 {
     const unsigned char *p = (const unsigned char *)text;

@@ -13,24 +13,24 @@
 
 #define PAGE 4096
 #define CHUNK 256
-#define CHUNKS 4096 /* a million numbers; what lies above is not looked after */
+#define CHUNKS 4096 /* a million numbers; descriptors above are not registered */
 
 #define LOST ((ino_t)-1)
 
-/* No number is used by two of us at once, so an entry has one writer at a time; but anybody may find that it is lost.
- */
+/* The library never uses a number twice at once, so an entry has one writer at a time; but any thread may find that the
+ * descriptor is lost. */
 struct id {
     _Atomic dev_t dev;
-    _Atomic ino_t ino; /* 0: not ours; LOST: it was, and nobody may use that number */
-    /* A page of the file, without access, or NULL. A file without a name is gone when the program has closed it, and
-     * the next that is made gets its inode. */
+    _Atomic ino_t ino; /* 0: not ours; LOST: it was ours, and the library never uses that number again */
+    /* A page of the file, mapped without access, or NULL. It keeps the inode of an unnamed file in use after the
+     * program has closed the descriptor; otherwise the next new file would get the same inode. */
     void *_Atomic pin;
 };
 
 static struct id *_Atomic chunks[CHUNKS];
 
-/* By system call, as other preloads stand before fstat: libfaketime's takes a lock that it removes before we exit. The
- * kernel's struct is the C library's where pointers have 64 bits. */
+/* By system call, as other preloads may interpose fstat: libfaketime's takes a lock that libfaketime destroys before
+ * the library exits. The kernel's struct stat is the C library's where pointers have 64 bits. */
 static int look(int fd, struct stat *st)
 {
     return (int)syscall(SYS_fstat, fd, st);
@@ -51,7 +51,7 @@ static struct id *entry(int fd, int make)
     return chunk ? &chunk[fd % CHUNK] : NULL;
 }
 
-/* By system call: what stands before close spares our numbers (shim/hooks/hook_close.c). */
+/* By system call: the interposed close refuses the library's numbers (shim/hooks/hook_close.c). */
 static int shut(int fd)
 {
     return (int)syscall(SYS_close, fd);
@@ -63,7 +63,7 @@ static int is_taken(int fd)
     return id && atomic_load_explicit(&id->ino, memory_order_relaxed);
 }
 
-/* By system calls, as these are among the functions that we stand before. */
+/* By system calls, as the shim interposes these functions, too. */
 static void pin(struct id *id, int fd)
 {
     void *page = (void *)syscall(SYS_mmap, NULL, PAGE, PROT_NONE, MAP_PRIVATE, fd, 0);
@@ -86,18 +86,19 @@ static int matches(const struct id *id, int fd, ino_t ino)
 int swn_fd_registry(int fd)
 {
     struct stat st;
-    /* Not where a program expects its standard streams, or makes others: who closes 0 opens the next 0. */
+    /* The file must not have the number of a standard stream: a program that closes 0 expects that its next open
+     * returns 0. */
     while (fd >= 0 && (fd <= STDERR_FILENO || is_taken(fd))) {
         int next = fcntl(fd, F_DUPFD_CLOEXEC, fd < STDERR_FILENO ? STDERR_FILENO + 1 : fd + 1);
         if (next < 0)
-            break; /* out of numbers: whoever lost this one finds this file there */
+            break; /* no numbers left: a thread that lost the old number may then reach this file */
         shut(fd);
         fd = next;
     }
     struct id *id = entry(fd, 1);
     if (id && !look(fd, &st)) {
         atomic_store_explicit(&id->dev, st.st_dev, memory_order_relaxed);
-        /* Last: whoever sees the inode sees its device. */
+        /* Last: a thread that sees the inode must see its device. */
         atomic_store_explicit(&id->ino, st.st_ino, memory_order_release);
         if (S_ISREG(st.st_mode))
             pin(id, fd);
@@ -116,7 +117,7 @@ int swn_fd_is_ours(int fd)
     return 0;
 }
 
-/* Changes nothing: after vfork the descriptors are the child's, and the memory is not. */
+/* Changes nothing: after vfork the descriptors are the child's, but the memory is the parent's. */
 static int is_ours(int fd)
 {
     const struct id *id = entry(fd, 0);
@@ -141,7 +142,7 @@ int swn_fd_registry_close(int fd)
 {
     struct id *id = entry(fd, 0);
     int ours = swn_fd_is_ours(fd);
-    /* First the entry: the number may be anybody's the moment it is closed. */
+    /* The entry goes first: another thread may get the number the moment it is closed. */
     if (id) {
         atomic_store(&id->ino, 0);
         unpin(id);

@@ -11,7 +11,7 @@
 
 #include "base/errmsg.h"
 
-/* How often EAGAIN is taken for "later", with a millisecond between. */
+/* How often EAGAIN is retried, a millisecond apart. */
 #define LATER_MOST 100
 
 int swn_open_regular(const struct swn_io *io, const char *path, int flags, char *why)
@@ -39,7 +39,7 @@ int swn_open_direct(const struct swn_io *io, int fd, int mode)
 {
     char self[64];
     struct stat was, is;
-    /* By name, which says nothing of whose number it is by now. */
+    /* By name; a name says nothing about which file the number has by now. */
     if (io->fstat(io->ctx, fd, &was))
         return -1;
     snprintf(self, sizeof self, "/proc/self/fd/%d", fd);
@@ -65,7 +65,7 @@ int swn_open_unlinked(const struct swn_io *io, const char *dir)
     return fd;
 }
 
-/* How often a request that failed is made again. */
+/* How often a failed request is repeated. */
 struct patience {
     int retries, later;
 };
@@ -103,7 +103,7 @@ static void give_up_direct(const struct swn_io *io, struct swn_io_file *f)
     f->direct_fd = -1;
 }
 
-/* What a request that ended with n < 0 means: 1 try again, 0 it has failed. */
+/* Whether to repeat a request that ended with n < 0. */
 static int again(const struct swn_io *io, struct swn_io_file *f, ssize_t n, struct patience *p)
 {
     if (once_more(n, p))
@@ -131,8 +131,8 @@ int swn_read_blocks(const struct swn_io *io, struct swn_io_file *f, void *buf, s
             break;
         }
         done += (size_t)n;
-        /* Inside a block only the file's end stops a direct read, and the next must begin at a block. One more, through
-         * the cache, tells the end from a short read. */
+        /* A direct read that stops inside a block is at the file's end, or was cut short, and the next direct read must
+         * begin at a block. One read through the page cache tells the two apart. */
         if (direct && done < len && done % SWN_BLOCK) {
             cached = 1;
             n = io->pread(io->ctx, f->fd, (char *)buf + done, len - done, off + done);
@@ -163,7 +163,7 @@ int swn_write_blocks(const struct swn_io *io, struct swn_io_file *f, const void 
         if (n <= 0)
             return n ? (int)n : -EIO;
         size_t whole = (size_t)n;
-        if (direct && done + whole < len) /* may have ended inside a block; from its beginning, then */
+        if (direct && done + whole < len) /* may have ended inside a block */
             whole = whole / SWN_BLOCK * SWN_BLOCK;
         if (!whole && p.retries-- <= 0)
             return -EIO;

@@ -16,33 +16,33 @@
 #define SWN_BLOCK ((size_t)4096)
 #define SWN_BLOCK_UP(n) (((n) + 4095) & ~(uint64_t)4095)
 
-/* Opens a regular file for reading without ever waiting, as opening a FIFO would: a descriptor, the caller's, or
- * -errno; -EINVAL with a text in *why (which may be NULL) where it is not one. O_NONBLOCK is cleared again: io_uring
- * answers EAGAIN on descriptors that have it whenever the page cache does not have the bytes. `flags`: more for
- * open(2). */
+/* Opens a regular file for reading and never waits, as opening a FIFO would. Returns a descriptor, which the caller
+ * owns, or -errno; -EINVAL with a text in *why (which may be NULL) where the file is not regular. O_NONBLOCK is cleared
+ * again: with it io_uring answers EAGAIN whenever the page cache lacks the bytes. `flags`: more flags for open(2). */
 int swn_open_regular(const struct swn_io *io, const char *path, int flags, char *why);
 
-/* Opens the file behind `fd` once more for O_DIRECT with access `mode` (O_RDONLY or O_RDWR): a descriptor, or -1 where
- * that is refused. The caller's. */
+/* Opens the file behind `fd` again with O_DIRECT and access `mode` (O_RDONLY or O_RDWR). Returns a descriptor, which
+ * the caller owns, or -1 where the file system refuses O_DIRECT. */
 int swn_open_direct(const struct swn_io *io, int fd, int mode);
 
-/* A new file in `dir` for reading and writing, which never had a name or has it no longer: O_TMPFILE leaves nothing
- * behind even when we are killed between two calls; file systems without it get a name that is removed at once. The
- * caller's. */
+/* A new file in `dir` for reading and writing, without a name. O_TMPFILE leaves nothing behind even when the process is
+ * killed between two calls; file systems without it get a name that is removed at once. The caller owns the descriptor.
+ */
 int swn_open_unlinked(const struct swn_io *io, const char *dir);
 
-/* Reads [off, off + len) with any alignment into any memory, through the page cache. -ENODATA: the file ends before. */
+/* Reads [off, off + len) with any alignment into any memory, through the page cache. -ENODATA: the file is too short.
+ */
 int swn_read_whole(const struct swn_io *io, int fd, void *buf, size_t len, uint64_t off);
 
 /* Reads whole blocks: off, len and buf are multiples of 4096. *got: how many bytes there were, less than len only where
  * the file ends. */
 int swn_read_blocks(const struct swn_io *io, struct swn_io_file *f, void *buf, size_t len, uint64_t off, size_t *got);
 
-/* Writes whole blocks: off, len and buf are multiples of 4096. With `f->direct_fd` < 0 the bytes are on the disk and
- * out of the cache after swn_write_settle. */
+/* Writes whole blocks: off, len and buf are multiples of 4096. With `f->direct_fd` < 0 the bytes reach the disk, and
+ * leave the page cache, only in swn_write_settle. */
 int swn_write_blocks(const struct swn_io *io, struct swn_io_file *f, const void *buf, size_t len, uint64_t off);
 
-/* fsync, then out of the page cache. */
+/* fsync; then drops the pages from the page cache. */
 int swn_write_settle(const struct swn_io *io, const struct swn_io_file *f);
 
 #endif

@@ -7,7 +7,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* Of Linux 5.14, 5.4 and 6.1, later than the headers we may be built with. */
+/* From Linux 5.14, 5.4 and 6.1; the headers of the build may be older. */
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23
 #endif
@@ -42,7 +42,7 @@ int swn_huge_collapse(void *at, size_t bytes)
 {
     if (sysconf(_SC_PAGESIZE) != 4096)
         return -ENOTSUP;
-    /* The kernel makes nothing of nothing: one page each. */
+    /* The kernel collapses only a range that has pages: make one page in each huge page. */
     for (size_t done = 0; done < bytes; done += SWN_HUGE)
         if (madvise((char *)at + done, 4096, MADV_POPULATE_WRITE))
             return -errno;
@@ -52,13 +52,13 @@ int swn_huge_collapse(void *at, size_t bytes)
 void swn_huge_refuse(uintptr_t at, size_t bytes)
 {
     if (bytes)
-        madvise((void *)at, bytes, MADV_NOHUGEPAGE); /* a kernel that knows of none makes none */
+        madvise((void *)at, bytes, MADV_NOHUGEPAGE); /* fails on a kernel without huge pages, which makes none anyway */
 }
 
 void swn_huge_divide(uintptr_t at, size_t bytes)
 {
-    /* The advice is about single pages, so the kernel has to make some; when they leave nobody asks how cold they are.
-     */
+    /* The advice covers a part of the huge page, so the kernel has to split it. That the pages then count as cold does
+     * not matter: the caller frees them. */
     madvise((void *)at, bytes, MADV_COLD);
 }
 

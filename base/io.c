@@ -1,5 +1,5 @@
-/* base/io.c - the swn_io table that calls the kernel. Every function only translates errno, and gives -EBADF for a
- * descriptor of ours that the program has closed; policy (retries, fallbacks) belongs to the callers. */
+/* base/io.c - the swn_io table that calls the kernel. Every function only translates errno, and gives -EBADF for one of
+ * the library's descriptors that the program has closed; policy (retries, fallbacks) belongs to the callers. */
 #define _GNU_SOURCE
 #include "base/io.h"
 
@@ -78,7 +78,7 @@ static int sys_fallocate(void *ctx, int fd, int mode, uint64_t off, uint64_t len
 static int sys_fadvise(void *ctx, int fd, uint64_t off, uint64_t len, int advice)
 {
     (void)ctx;
-    /* The one call here that returns the error instead of setting errno. */
+    /* posix_fadvise returns the error instead of setting errno. */
     return !swn_fd_is_ours(fd) ? -EBADF : -posix_fadvise(fd, (off_t)off, (off_t)len, advice);
 }
 
@@ -106,13 +106,13 @@ static int sys_mmap(void *ctx, void **addr, size_t len, int prot, int flags, int
     return 0;
 }
 
-/* Kernels from 5.18 can hold the ring for this thread without any descriptor, so that nobody can close it. On older
- * ones it is one of ours like all others. */
+/* Kernels from 5.18 can hold the ring for this thread without a descriptor, so that the program cannot close it. On
+ * older kernels the ring has a descriptor like any other. */
 static void hide_ring_fd(struct io_uring *ring)
 {
     if (io_uring_register_ring_fd(ring) == 1) {
         syscall(SYS_close,
-                ring->ring_fd); /* as base/fd_registry.c closes: who follows close() must see all of ours or none */
+                ring->ring_fd); /* as base/fd_registry.c closes: a tracer of close() must see all our calls or none */
         ring->ring_fd = -1;
     } else {
         ring->ring_fd = ring->enter_ring_fd = swn_fd_registry(ring->ring_fd);
@@ -135,7 +135,8 @@ static int sys_ring_setup(void *ctx, struct io_uring *ring, unsigned entries)
     }
     if (rc < 0)
         return rc;
-    /* A child that shared the ring could submit into its parent. Best effort: a child of ours never touches it. */
+    /* A child that shared the ring could submit into its parent. Best effort: the library in a child never touches the
+     * ring. */
     (void)io_uring_ring_dontfork(ring);
     hide_ring_fd(ring);
     return 0;
@@ -164,8 +165,8 @@ static int sys_ring_submit(void *ctx, struct io_uring *ring)
     return io_uring_submit(ring);
 }
 
-/* liburing waits with a timeout on kernels before 5.11 by submitting a timeout request, which would also submit
- * whatever else is queued and needs a free entry. Waiting on the descriptor has neither effect. */
+/* On kernels before 5.11 liburing waits with a timeout by submitting a timeout request, which would also submit all
+ * other queued requests and needs a free entry. Waiting on the descriptor does neither. */
 static int wait_by_poll(struct io_uring *ring, int timeout_ms, struct io_uring_cqe **cqe)
 {
     struct pollfd pfd = {.fd = ring->ring_fd, .events = POLLIN};

@@ -20,11 +20,11 @@
 
 struct io_uring;
 
-/* How often a read or write that fails is tried again, unless the error is one that passes (EINTR, EAGAIN). */
+/* How often a failed read or write is tried again. Transient errors (EINTR, EAGAIN) do not count. */
 #define SWN_IO_RETRIES 3
 
-/* A file that is read or written, maybe both ways. `direct_fd` is open with O_DIRECT, or -1 where the file system
- * refuses that. Both descriptors belong to the caller and stay open until whatever uses them is done. */
+/* A file that is read or written, or both. `direct_fd` is open with O_DIRECT, or -1 where the file system refuses that.
+ * Both descriptors belong to the caller and stay open until the functions and structs that use them are done. */
 struct swn_io_file {
     int fd;
     int direct_fd;

@@ -6,7 +6,7 @@
 #include <stdatomic.h>
 #include <unistd.h>
 
-/* More files than that, all of them locked: their descriptors are lost until the process ends. */
+/* With more locked files than that, the descriptors of the others stay open until the process ends. */
 #define WAITING_MOST 64
 /* Other locks (of open file descriptions) that may lie before the first record lock. */
 #define LOOKS_MOST 16
@@ -14,7 +14,7 @@
 static int (*close_below)(void *ctx, int fd);
 static _Atomic int waiting[WAITING_MOST]; /* descriptors + 1; without a lock, so that a fork cannot catch one held */
 
-/* A process is not told of its own record locks, unless it asks in the name of an open file description. */
+/* F_GETLK hides the process's own record locks, unless it asks on behalf of an open file description. */
 static int has_record_lock(int fd)
 {
     off_t from = 0;

@@ -1,4 +1,4 @@
-/* base/log.h - what is said to the user: one line on stderr. */
+/* base/log.h - messages to the user: one line on stderr. */
 #ifndef SWN_BASE_LOG_H
 #define SWN_BASE_LOG_H
 

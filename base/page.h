@@ -1,4 +1,4 @@
-/* base/page.h - the smallest piece of memory that the kernel maps, and what direct reads and writes are aligned to. */
+/* base/page.h - the smallest unit that the kernel maps, and the alignment of direct reads and writes. */
 #ifndef SWN_BASE_PAGE_H
 #define SWN_BASE_PAGE_H
 

@@ -18,7 +18,7 @@ const char *swn_env_lookup(char *const *env, const char *name)
 int swn_default_store_dir(char *const *env, char *out, size_t size)
 {
     const char *base = swn_env_lookup(env, "XDG_CACHE_HOME"), *below = "/swapnet";
-    if (!base || base[0] != '/') { /* the XDG specification has relative ones ignored */
+    if (!base || base[0] != '/') { /* the XDG specification says that relative paths are ignored */
         base = swn_env_lookup(env, "HOME");
         below = "/.cache/swapnet";
     }

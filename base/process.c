@@ -10,14 +10,14 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* Some 1,500 bytes; what we want is in the first half. */
+/* The file has some 1,500 bytes; the fields that are needed here are in the first half. */
 #define STATUS_MOST 4096
 
 #ifndef SYS_pidfd_open
 #define SYS_pidfd_open 434
 #endif
 
-/* A file's beginning as text; its length or -errno. */
+/* Reads the beginning of a file as text. Returns its length or -errno. */
 static ssize_t read_text(int directory, const char *name, char *text, size_t size)
 {
     int fd = openat(directory, name, O_RDONLY | O_CLOEXEC);
@@ -30,7 +30,7 @@ static ssize_t read_text(int directory, const char *name, char *text, size_t siz
     return n < 0 ? -err : n;
 }
 
-/* Its first line; 0 or -errno. */
+/* Reads the first line of a file. 0 or -errno. */
 static int read_line(int directory, const char *name, char *text, size_t size)
 {
     ssize_t n = read_text(directory, name, text, size);
@@ -137,7 +137,7 @@ int swn_process_has_thread(pid_t pid, const char *name)
         int err = read_line(dirfd(tasks), path, comm, sizeof comm);
         if (!err)
             found = !strcmp(comm, name) ? 1 : found;
-        else if (err != -ENOENT && err != -ESRCH) /* else it ended meanwhile */
+        else if (err != -ENOENT && err != -ESRCH) /* ENOENT, ESRCH: the thread ended meanwhile */
             found = err;
     }
     closedir(tasks);

@@ -7,14 +7,14 @@
 #include <string.h>
 
 #define MIB (UINT64_C(1) << 20)
-#define FRACTION_DIGITS 18 /* what fits 64 bits, doubled; the digits behind are worth less than a byte of 1T */
+#define FRACTION_DIGITS 18 /* fits 64 bits, doubled; further digits are worth less than a byte of 1T */
 
 static int is_digit(char c)
 {
     return c >= '0' && c <= '9';
 }
 
-/* Number of bits the unit letter shifts by, 0 for a letter that is no unit. */
+/* The shift of a unit's letter in bits, 0 for a letter that is no unit. */
 static unsigned unit_bits(char c)
 {
     switch (c) {
@@ -60,7 +60,7 @@ int swn_parse_size(const char *text, uint64_t *bytes)
         return -EINVAL;
     for (; is_digit(*p); p++)
         if (__builtin_mul_overflow(whole, 10u, &whole) || __builtin_add_overflow(whole, (unsigned)(*p - '0'), &whole))
-            overflow = 1; /* junk behind the digits is the better message, so read on */
+            overflow = 1; /* junk behind the digits gives the better message, so read on */
     if (*p == '.') {
         fraction = 1;
         if (!is_digit(*++p))

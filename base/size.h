@@ -1,4 +1,4 @@
-/* base/size.h - sizes as people write them: "256M" in, "256.0 MiB" out.
+/* base/size.h - sizes in text: "256M" in, "256.0 MiB" out.
  *
  * Pure functions: no locale, no allocation, thread-safe. The rules for a budget live here because the library
  * (environment) and swapnetctl (--budget) must refuse the same texts for the same reasons.
@@ -8,14 +8,14 @@
 
 #include <stdint.h>
 
-/* The smallest budget that a user may set: below this the pool, its tables and one read in flight leave nothing to run
- * a model in. */
+/* The smallest budget that a user may set: a smaller one has no room for a model beside the pool, its tables and one
+ * read in flight. */
 #define SWN_BUDGET_LEAST_BYTES (UINT64_C(4) << 20)
-/* The least budget of a process that asked for none: of a process without a lease yet, or of which nothing is known,
- * and what is left to tensors where the rest of a process takes all of its memory. */
+/* The least budget of a process that asked for none: before it has a lease, when its demand is unknown, and when the
+ * rest of the process takes all of its memory. */
 #define SWN_BUDGET_UNASKED_BYTES (UINT64_C(8) << 20)
 
-/* SWN_BUDGET_UNASKED_BYTES, or `most` where less was asked for; most 0: nothing was asked for. */
+/* SWN_BUDGET_UNASKED_BYTES, or `most` where less was asked for; most 0: the process asked for nothing. */
 static inline uint64_t swn_budget_unasked(uint64_t most)
 {
     return most && most < SWN_BUDGET_UNASKED_BYTES ? most : SWN_BUDGET_UNASKED_BYTES;

@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Percent of time. Below, reclaim of clean pages is all that happens; from here on somebody notices. */
+/* Percent of time. Below it the kernel only reclaims clean pages; from here on programs slow down. */
 #define PRESSURE_MOST 10.0
 #define LEAST_EASE 0.25
 
@@ -48,7 +48,7 @@ static int read_number(uint64_t *out, const char *root, const char *directory, c
     return 0;
 }
 
-/* Page cache that nobody has used twice goes as soon as memory is wanted, but counts as used. */
+/* Page cache that was used at most once: the kernel reclaims it as soon as memory is wanted, but counts it as used. */
 static uint64_t inactive_file(const char *root, const char *directory)
 {
     char path[PATH_MAX], text[8192];
@@ -56,13 +56,13 @@ static uint64_t inactive_file(const char *root, const char *directory)
     if (snprintf(path, sizeof path, "%s/memory.stat", directory) >= (int)sizeof path ||
         read_file(text, sizeof text, root, path))
         return 0;
-    const char *line = strstr(text, "total_inactive_file "); /* version 1, with all groups below */
+    const char *line = strstr(text, "total_inactive_file "); /* version 1, including all groups below */
     line = line ? line : strstr(text, "inactive_file ");
     return line && sscanf(strchr(line, ' '), " %llu", &bytes) == 1 ? bytes : 0;
 }
 
-/* Version 2 has a second limit, above which the kernel reclaims and slows the group down: what is kept to as well.
- * There is none of the name in version 1. */
+/* Version 2 has a second limit, memory.high, above which the kernel reclaims and slows the group down. The library
+ * keeps to it, too. Version 1 has no file of that name. */
 static int read_limit(uint64_t *out, const char *root, const char *directory, const char *limit)
 {
     uint64_t high;
@@ -74,7 +74,7 @@ static int read_limit(uint64_t *out, const char *root, const char *directory, co
     return err;
 }
 
-/* The tightest limit from our cgroup up to the root of its hierarchy: the one that leaves least. */
+/* The tightest limit from the process's cgroup up to the root: the one with the least memory left. */
 static void tightest(struct swn_memory *m, const char *root, const char *mount, const char *group, const char *limit,
                      const char *usage)
 {
@@ -141,7 +141,7 @@ int swn_memory_read(struct swn_memory *out, const char *root)
     return 0;
 }
 
-/* PRESSURE_MOST of a second; who may not have that gets it of two, as the kernel wants it. */
+/* PRESSURE_MOST of one second, or, for a process without privileges, of two seconds, as the kernel demands. */
 static const char *const triggers[] = {"some 100000 1000000", "some 200000 2000000"};
 
 static int open_trigger(const char *root, const char *directory, const char *name)

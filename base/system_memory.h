@@ -1,4 +1,4 @@
-/* base/system_memory.h - how much memory there is to be had, for a total that follows what else runs on the machine. */
+/* base/system_memory.h - how much memory is available, for a total that adapts to the other programs on the machine. */
 #ifndef SWN_BASE_SYSTEM_MEMORY_H
 #define SWN_BASE_SYSTEM_MEMORY_H
 
@@ -6,33 +6,35 @@
 
 struct swn_memory {
     uint64_t available;    /* MemAvailable of /proc/meminfo: what could be taken without swapping */
-    uint64_t cgroup_limit; /* the smallest memory limit above us, memory.high included; UINT64_MAX: none */
+    uint64_t cgroup_limit; /* smallest limit of our cgroup and those above, memory.high too; UINT64_MAX: none */
     uint64_t cgroup_usage; /* of the cgroup with that limit, less page cache that is not in active use */
     double pressure;       /* PSI memory "some avg10", percent of time a task waited for memory; < 0: not known */
 };
 
-/* Reads all that below `root` ("" outside tests): meminfo, pressure/memory of /proc, and the limits of our own cgroup,
- * version 2 or 1. 0 or -errno: without MemAvailable there is no answer. */
+/* Reads meminfo, the memory pressure, and the limits of the process's cgroup, version 2 or 1, below `root` ("" outside
+ * tests). 0 or -errno: without MemAvailable there is no answer. */
 int swn_memory_read(struct swn_memory *out, const char *root);
 
-/* A descriptor for poll(2), POLLPRI: ready once when tasks on the machine, in any cgroup, have waited for memory for a
- * tenth of the time; the caller closes it. -errno where the kernel has no such thing, or not for us. */
+/* A descriptor for poll(2), POLLPRI: ready when tasks on the machine, in any cgroup, have waited for memory for a tenth
+ * of the time. The caller closes it. -errno where the kernel lacks pressure triggers, or refuses them to this process.
+ */
 int swn_pressure_open(const char *root);
-/* The same for our own cgroup (version 2), else the machine's. As a service a daemon is alone in its own. */
+/* The same for the process's own cgroup (version 2), else the machine's. A daemon that is a service is alone in its
+ * cgroup. */
 int swn_pressure_open_own(const char *root);
 
-/* The `pressure` to assume when that descriptor becomes ready, as averages follow later. */
+/* The `pressure` to assume when that descriptor becomes ready, as the averages lag behind. */
 #define SWN_PRESSURE_NOW 100.0
 
-/* The share of memory that is left after each second with or without pressure. */
+/* The fraction of memory to use, adjusted once a second by the pressure. */
 struct swn_follow {
-    double share; /* of what our processes have together with what is still to be had */
+    double share; /* of the processes' memory and the available memory together */
     double ease;  /* 1: all of that share; less after pressure */
 };
 
-/* The total for processes that have `ours` bytes resident: share * ease * (ours + what is to be had). Additive
- * increase, multiplicative decrease: a tenth goes for each call under pressure, a fiftieth comes back for each without.
- * Call it once a second. Pure but for f->ease. */
+/* The total for processes that have `ours` bytes resident: share * ease * (ours + available). Additive increase,
+ * multiplicative decrease: each call under pressure takes a tenth, each call without gives a fiftieth back. Call it
+ * once a second. Pure but for f->ease. */
 uint64_t swn_follow_total(struct swn_follow *f, const struct swn_memory *m, uint64_t ours);
 
 #endif

@@ -43,7 +43,7 @@ int swn_textfile_replace(const char *path, const void *bytes, size_t len)
     int n = snprintf(temporary, sizeof(temporary), "%s.%ld.tmp", path, (long)getpid());
     if (n < 0 || (size_t)n >= sizeof(temporary))
         return -ENAMETOOLONG;
-    (void)unlink(temporary); /* left by a killed process that had our number */
+    (void)unlink(temporary); /* left by a killed process with the same pid */
     int rc = write_file(temporary, O_CREAT | O_EXCL | O_NOFOLLOW, bytes, len);
     if (rc == 0 && rename(temporary, path) != 0)
         rc = -errno;
@@ -59,8 +59,8 @@ int swn_textfile_write(const char *path, const char *text)
     int len = asprintf(&line, "%s\n", text), rc;
     if (len < 0)
         return -ENOMEM;
-    /* rename would put a file in the place of a device or of a link such as /dev/stdout; a fifo nobody reads must not
-     * hold up the end of the program, hence O_NONBLOCK */
+    /* rename would replace a device or a link such as /dev/stdout. A fifo without a reader must not block the end of
+     * the program, hence O_NONBLOCK. */
     if (lstat(path, &st) == 0 && !S_ISREG(st.st_mode))
         rc = write_file(path, O_CREAT | O_TRUNC | O_NONBLOCK, line, (size_t)len);
     else

@@ -1,4 +1,4 @@
-/* base/text_file.h - a small text in a file, whole or not at all. */
+/* base/text_file.h - a small file that is written as a whole or not at all. */
 #ifndef SWN_BASE_TEXT_FILE_H
 #define SWN_BASE_TEXT_FILE_H
 

@@ -10,10 +10,10 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Our threads keep no large objects on the stack. Sanitizers enlarge frames, and glibc takes static TLS of every loaded
- * library out of this too: with PyTorch loaded that is tens of KiB. */
+/* The library's threads keep no large objects on the stack. Sanitizers enlarge stack frames, and glibc takes the static
+ * TLS of every loaded library from the stack, too: with PyTorch loaded that is tens of KiB. */
 #define STACK_BYTES ((size_t)256 << 10)
-/* The shortest that there are. */
+/* The shortest slice that the kernel accepts. */
 #define SLICE_NS 100000
 
 int (*swn_thread_create)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *) = pthread_create;
@@ -51,7 +51,7 @@ int swn_thread_processors(cpu_set_t *out)
         return -errno;
     cpu_set_t both;
     CPU_AND(&both, out, &openmps);
-    if (openmp_binds && CPU_EQUAL(&both, out)) /* or somebody else has bound it before */
+    if (openmp_binds && CPU_EQUAL(&both, out)) /* or another program has bound it before */
         *out = openmps;
     return 0;
 }
@@ -82,7 +82,7 @@ int swn_thread_start(pthread_t *out, void *(*fn)(void *), void *arg)
     if (rc)
         return -rc;
     rc = create(out, openmp_binds, fn, arg);
-    if (rc && openmp_binds) /* processors that are gone, or a sandbox: then where its starter runs */
+    if (rc && openmp_binds) /* processors that are gone, or a sandbox: the thread runs where its creator runs */
         rc = create(out, 0, fn, arg);
     pthread_sigmask(SIG_SETMASK, &old, NULL);
     return -rc;
@@ -101,7 +101,7 @@ void swn_thread_be_prompt(void)
 {
     struct attributes a = {0};
     if (syscall(SYS_sched_getattr, 0, &a, sizeof a, 0) || a.policy != SCHED_OTHER)
-        return; /* whoever chose another policy knows better */
+        return; /* the program chose another policy; keep it */
     a.runtime = SLICE_NS;
     (void)syscall(SYS_sched_setattr, 0, &a, 0);
 }

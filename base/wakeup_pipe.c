@@ -27,12 +27,12 @@ int swn_wakeup_pipe_signal(const struct swn_wakeup_pipe *b)
     do
         n = write(b->in, "!", 1);
     while (n < 0 && errno == EINTR);
-    return n == 1 || errno == EAGAIN ? 0 : -errno; /* a full pipe has been rung */
+    return n == 1 || errno == EAGAIN ? 0 : -errno; /* a full pipe has been signalled */
 }
 
 int swn_wakeup_pipe_poll_fd(const struct swn_wakeup_pipe *b)
 {
-    /* Without its other end the pipe is at its end, and poll would return at once for ever. */
+    /* A pipe whose other end is closed is always readable, and poll would return at once for ever. */
     return b->out >= 0 && swn_fd_is_ours(b->out) && swn_fd_is_ours(b->in) ? b->out : -1;
 }
 
