@@ -5,15 +5,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Steps that the search may take: some 20 ms. A network of 500 tensors gets 80 rounds. */
+/* Steps that the search may take, some 20 ms. A network of 500 tensors gets 80 rounds. */
 #define MOST_STEPS ((size_t)20 << 20)
 #define MOST_ROUNDS 128
 
 struct layout {
     const struct swn_activation_tensor *slots;
     uint64_t *sizes;  /* rounded up */
-    uint32_t *order;  /* in which tensors get their places */
-    uint32_t *placed; /* those that have one, by where it begins */
+    uint32_t *order;  /* the order in which tensors get their places */
+    uint32_t *placed; /* tensors that have a place, by its offset */
     uint64_t *at;
     size_t n, count; /* of slots, and of those that get a place */
 };
@@ -29,7 +29,7 @@ static int meet(const struct swn_activation_tensor *slots, size_t n, size_t i, s
     return second < slots[first].dies || first + n < slots[second].dies;
 }
 
-/* The lowest place for tensor i beside those that are placed already. */
+/* The lowest place for tensor i beside those that have a place already. */
 static uint64_t lowest(const struct layout *l, size_t placed, uint32_t i)
 {
     uint64_t end = 0;
@@ -44,8 +44,8 @@ static uint64_t lowest(const struct layout *l, size_t placed, uint32_t i)
     return end;
 }
 
-/* Places all in l->order. Returns how far they reach, and in *highest, at which place of the order, what reaches there.
- */
+/* Places all tensors in the order of l->order. Returns the end of the last place, and in *highest the index in l->order
+ * of the tensor that ends there. */
 static uint64_t place_all(const struct layout *l, size_t *highest)
 {
     uint64_t extent = 0;
@@ -145,8 +145,8 @@ uint64_t swn_activation_layout_peak(const struct swn_activation_tensor *slots, s
     return peak;
 }
 
-/* Whether the tensor lives at any time from `from` on, before `until`; both are counted from the beginning of the pass
- * in which `from` is, as its dies is from that in which it is born. */
+/* Whether the tensor lives at any time in [from, until). Both count from the beginning of the pass that contains
+ * `from`; `dies` counts from the beginning of the pass in which the tensor is born. */
 static int lives(const struct swn_activation_tensor *s, size_t i, size_t n, size_t from, size_t until)
 {
     for (size_t born = i, pass = 0; pass < 3; pass++, born += n) { /* in the pass before, in this one, in the next */

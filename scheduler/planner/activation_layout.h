@@ -1,5 +1,5 @@
-/* scheduler/planner/activation_layout.h - where the tensors of one pass lie, when all of them and their lives are known
- * beforehand.
+/* scheduler/planner/activation_layout.h - where the tensors of one pass lie, when all tensors and their lifetimes are
+ * known in advance.
  *
  * A pass allocates the same tensors in the same order again and again (FlexNN 3.3). Time is counted in allocations: the
  * i-th tensor is born at i and is gone before the `dies`-th allocation is made. Passes follow one another, so a tensor
@@ -18,20 +18,21 @@
 
 struct swn_activation_tensor {
     uint64_t bytes;
-    uint32_t dies; /* 0: has not been seen to; it, and what is still there when it is born anew, gets no place */
+    uint32_t dies; /* 0: not observed. Such a tensor, and one that outlives its own next birth, gets no place */
     uint64_t at;   /* out: offset of its first byte, or SWN_NOWHERE */
 };
 
-/* Gives every tensor that can have one a place, a multiple of `unit`, and *extent is how far they reach. Largest first,
- * to the lowest place; then what reached highest comes earlier, as long as that makes it lower. 0, or -ENOMEM. */
+/* Gives every tensor that can have one a place, a multiple of `unit`; *extent is the end of the last place. The largest
+ * tensor comes first and takes the lowest place. Then the tensor that ends highest moves to the front of the order, as
+ * long as that lowers the extent. 0, or -ENOMEM. */
 int swn_activation_layout_place(struct swn_activation_tensor *slots, size_t n, uint64_t unit, uint64_t *extent);
 
-/* Most bytes that tensors with a place have at once, each rounded up to `unit`: no extent can be less. */
+/* The most bytes that tensors with a place have at once, each rounded up to `unit`: a lower bound of the extent. */
 uint64_t swn_activation_layout_peak(const struct swn_activation_tensor *slots, size_t n, uint64_t unit);
 
-/* The lowest place from `least` up, both multiples of `unit`, for `bytes` that no tensor needs from now, when `from`
- * allocations of the pass have been made, until `until` have been; above n these are the next pass's.
- * SWN_NOWHERE: none within `extent`. */
+/* The lowest place from `least` up for `bytes` that no tensor needs from now, when `from` allocations of the pass have
+ * been made, until `until` have been; counts above n belong to the next pass. `least` and the place are multiples of
+ * `unit`. SWN_NOWHERE: `extent` has no such place. */
 uint64_t swn_activation_layout_gap(const struct swn_activation_tensor *slots, size_t n, uint64_t unit, uint64_t extent,
                                    uint32_t from, uint32_t until, uint64_t least, uint64_t bytes);
 

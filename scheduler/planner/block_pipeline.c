@@ -6,12 +6,12 @@ static double later(double a, double b)
     return a > b ? a : b;
 }
 
-/* With blocks k - m, k - m + 1 ... still to be let go of: only the last m ends of computing are needed. */
+/* Blocks k - m, k - m + 1 ... are still in memory, so only the last m ends of computing are needed. */
 double swn_pass_latency(const struct swn_delay *blocks, size_t n, size_t m, double *done)
 {
     enum { MOST = 64 };
     double ring[MOST], load = 0, end = 0;
-    m = m < 1 ? 1 : m > MOST ? MOST : m; /* nobody overlaps more */
+    m = m < 1 ? 1 : m > MOST ? MOST : m; /* more blocks than that never overlap */
     for (size_t k = 0; k < n; k++) {
         if (k >= m)
             load = later(load, ring[k % m]) + blocks[k - m].out;

@@ -1,5 +1,4 @@
-/* scheduler/planner/divide.c - the policies by proportion (Eq. 1, equal shares), and what all of them have in common.
- */
+/* scheduler/planner/divide.c - the policies by proportion (Eq. 1, equal shares), and what all policies share. */
 #include "scheduler/planner/divide.h"
 
 #include <errno.h>
@@ -56,14 +55,14 @@ uint64_t swn_divide_least(const struct swn_divide_dnn *dnn, size_t n)
 
 /* ---- proportions ---- */
 
-/* Seconds per byte: 0 where nothing is known. */
+/* Seconds per byte; 0: not known. */
 static double score_without_urgency(const struct swn_divide_dnn *d)
 {
     double bytes = (double)swn_divide_weights(d);
     return d->latency_s > 0 && isfinite(d->latency_s) && bytes > 0 ? d->latency_s / bytes : 0;
 }
 
-/* The factors of M in Eq. 1; their sum is 1 unless nobody wants anything. */
+/* The factors of M in Eq. 1. Their sum is 1 unless no DNN wants memory. */
 static void proportions_eq1(const struct swn_divide_dnn *dnn, size_t n, double *out)
 {
     double demand = 0, known = 0, scores = 0;
@@ -115,15 +114,16 @@ uint64_t swn_divide_add(const struct swn_divide_dnn *d, uint64_t rest, uint64_t 
     return more;
 }
 
-/* Bytes that no proportion accounts for: rounding, and demand whose proportion is 0. To the first that can use them. */
+/* Gives the bytes that no proportion accounts for (rounding, and demand whose proportion is 0) to the first DNNs that
+ * can use them. */
 static void hand_out_rest(const struct swn_divide_dnn *dnn, size_t n, uint64_t rest, uint64_t *bytes)
 {
     for (size_t i = 0; i < n; i++)
         rest -= swn_divide_add(&dnn[i], rest, &bytes[i]);
 }
 
-/* Finds the level at which everybody's proportion of it, held between minimum and demand, sums up to the total. Where
- * nobody is held, the level is the total itself, and this is Eq. 1 as it stands. */
+/* Finds the level at which the proportions of it, each held between minimum and demand, sum up to the total. Where no
+ * DNN is held at a limit, the level is the total itself, and this is Eq. 1 as printed. */
 static void by_proportion(const struct swn_divide_dnn *dnn, size_t n, const double *proportion, uint64_t total,
                           uint64_t *bytes)
 {

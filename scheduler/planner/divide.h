@@ -10,7 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* One point of a predicted curve: the seconds of one inference within a budget. */
+/* One point of a predicted curve: the seconds of one inference under a budget. */
 struct swn_divide_point {
     uint64_t budget_bytes;
     double latency_s;
@@ -18,13 +18,13 @@ struct swn_divide_point {
 
 struct swn_divide_dnn {
     uint64_t min_bytes;
-    uint64_t demand_bytes; /* all it can use; below min_bytes it counts as min_bytes */
-    uint64_t weight_bytes; /* "memory" of the performance score; 0: demand_bytes is taken */
-    double latency_s;      /* with all the memory it can use; 0 or less: not known */
+    uint64_t demand_bytes; /* all that it can use; a demand below min_bytes counts as min_bytes */
+    uint64_t weight_bytes; /* "memory" of the performance score; 0: demand_bytes counts instead */
+    double latency_s;      /* with all the memory that it can use; 0 or less: not known */
     double urgency;        /* 1 is ordinary; 0 or less, or not a number, counts as 1 */
-    /* The predicted latency at some budgets, in ascending order of bytes; between them it is a line, outside them
-     * constant, and where it rises with the bytes the rise is ignored. Borrowed. points 0: not known, and so is one
-     * that comes down to less than a nanosecond. */
+    /* The predicted latency at some budgets, in ascending order of bytes. It is linear between them, constant outside
+     * them, and where it rises with the bytes the rise is ignored. Borrowed. points 0: not known; a curve that falls
+     * below a nanosecond counts as not known, too. */
     const struct swn_divide_point *curve;
     size_t points;
 };
@@ -36,18 +36,18 @@ enum swn_divide_policy {
     /* SwapNet Eq. 1, with the performance score PS = urgency * latency / memory (6.2.2):
      *     A_i = M_i/sum(M) * (1 - 1/n) * M + PS_i/sum(PS) * 1/n * M
      * A DNN whose A_i is below its minimum gets the minimum, one whose A_i is above its demand the demand; the others
-     * share the rest in the proportions of their A_i. A latency that is not known counts as one that gives the mean
-     * score. */
+     * share the rest in the proportions of their A_i. An unknown latency counts as one with the mean score. */
     SWN_DIVIDE_EQ1,
-    /* The same for each DNN: the paper's ablation "w/o-pat-sch". */
+    /* The same number of bytes for each DNN: the paper's ablation "w/o-pat-sch". */
     SWN_DIVIDE_EQUAL,
     /* Makes the largest urgency * (latency / least latency - 1) as small as it can be, then the next largest, and so
      * on. The objective is the slowdown, and not the latency, which the paper's 6.2.1 names: otherwise the largest DNN
-     * would take the memory of those that are ten times as fast until they are as slow as itself. It is the part of the
-     * slowdown above 1, so that urgency 2 means half the delay of urgency 1; with the whole slowdown, no other DNN
-     * would count before it is twice as slow. Without a curve the slowdown is that of the bytes that are missing, by
-     * the weights. A delay below SWN_DIVIDE_NOISE is not made smaller: memory that is left then goes to the DNNs with
-     * the shortest latencies (by their urgency), which would read it again most often from the disk that all share. */
+     * would take the memory of DNNs that are ten times as fast until they are as slow as itself. The objective is the
+     * part of the slowdown above 1, so that urgency 2 means half the delay of urgency 1; with the whole slowdown, a DNN
+     * of urgency 1 would not count until it is twice as slow. Without a curve the slowdown is estimated from the
+     * missing bytes and the weights. A delay below SWN_DIVIDE_NOISE is not made smaller: memory that is left then goes
+     * to the DNNs with the shortest latencies (by their urgency), which would otherwise reread it most often from the
+     * disk that all share. */
     SWN_DIVIDE_MINMAX,
     SWN_DIVIDE_POLICIES,
 };
@@ -67,10 +67,10 @@ uint64_t swn_divide_least(const struct swn_divide_dnn *dnn, size_t n);
 
 /* Predicted seconds of one inference with `bytes`; 0: neither curve nor latency is known. */
 double swn_divide_latency(const struct swn_divide_dnn *dnn, uint64_t bytes);
-/* urgency * (predicted slowdown - 1): what SWN_DIVIDE_MINMAX makes small. 0 at the demand. */
+/* urgency * (predicted slowdown - 1): what SWN_DIVIDE_MINMAX minimises. 0 at the demand. */
 double swn_divide_delay(const struct swn_divide_dnn *dnn, uint64_t bytes);
-/* Bytes per second that the DNN reads again with a budget of `bytes`, one pass after the other; 0 where no latency is
- * known. */
+/* Bytes per second that the DNN rereads with a budget of `bytes`, when passes follow each other at once; 0: no latency
+ * is known. */
 double swn_divide_reads(const struct swn_divide_dnn *dnn, uint64_t bytes);
 
 #endif

@@ -5,13 +5,13 @@
 
 #include "scheduler/planner/divide_internal.h"
 
-/* libm's would be one more library for the preload library to need. */
+/* libm's fmax would make libm one more dependency of the preload library. */
 static double larger(double a, double b)
 {
     return a > b ? a : b;
 }
 
-/* Latency of the curve at `bytes`: the least of what it says up to there. */
+/* Latency of the curve at `bytes`: the least latency of all points up to there. */
 static double on_curve(const struct swn_divide_point *p, size_t points, uint64_t bytes)
 {
     double least = p[0].latency_s;
@@ -29,8 +29,8 @@ static double on_curve(const struct swn_divide_point *p, size_t points, uint64_t
     return least;
 }
 
-/* Nothing computes in less. A curve that ends in 0, as one that could not be predicted to its end does, says nothing of
- * how many times slower anything is. */
+/* No pass takes less. A curve that ends in 0, because it could not be predicted to its end, gives no ratio of
+ * latencies. */
 #define LEAST_LATENCY_S 1e-9
 
 static int has_curve(const struct swn_divide_dnn *d)
@@ -38,7 +38,7 @@ static int has_curve(const struct swn_divide_dnn *d)
     return d->curve && d->points && on_curve(d->curve, d->points, swn_divide_most(d)) >= LEAST_LATENCY_S;
 }
 
-/* Slowdown - 1 where there is no curve: as much again for every time that all weights are read. */
+/* Slowdown - 1 without a curve: 1 for each time that all weights are reread. */
 static double missing(const struct swn_divide_dnn *d, uint64_t bytes)
 {
     uint64_t most = swn_divide_most(d), weights = swn_divide_weights(d);
@@ -69,7 +69,7 @@ double swn_divide_reads(const struct swn_divide_dnn *d, uint64_t bytes)
     return bytes < most && latency > 0 && isfinite(latency) ? (double)(most - bytes) / latency : 0;
 }
 
-/* Where the curve first comes down to `latency`. */
+/* The least bytes at which the curve is at `latency`. */
 static double crossing(const struct swn_divide_point *p, size_t points, double latency)
 {
     if (p[0].latency_s <= latency)
@@ -79,12 +79,12 @@ static double crossing(const struct swn_divide_point *p, size_t points, double l
             continue;
         double from = p[i - 1].latency_s, width = (double)(p[i].budget_bytes - p[i - 1].budget_bytes);
         double part = isfinite(from) ? (from - latency) / (from - p[i].latency_s) : 1;
-        return (double)p[i - 1].budget_bytes + part * width + 1; /* rounded down again by the caller */
+        return (double)p[i - 1].budget_bytes + part * width + 1; /* the caller rounds down */
     }
     return INFINITY;
 }
 
-/* The least bytes with which the delay is at most `delay`, or noise. */
+/* The least bytes with which the delay is at most `delay`, or within the noise. */
 static uint64_t need(const struct swn_divide_dnn *d, double delay)
 {
     uint64_t most = swn_divide_most(d);
@@ -97,7 +97,7 @@ static uint64_t need(const struct swn_divide_dnn *d, double delay)
     return bytes > (double)d->min_bytes ? (uint64_t)bytes : d->min_bytes;
 }
 
-/* Those still to be served, and what is left for them. */
+/* The DNNs without a final share, and the bytes that are left for them. */
 struct rest {
     const struct swn_divide_dnn *dnn;
     size_t n;
@@ -117,7 +117,7 @@ static int fits(const struct rest *r, double delay)
     return 1;
 }
 
-/* The smallest delay that all can have, to one part in a million of it or of 1. *under: just below it. */
+/* The smallest delay that all DNNs can have at once, to one part in a million of it or of 1. *under: just below it. */
 static double smallest(const struct rest *r, double *under)
 {
     double low = 0, high = 0;
@@ -127,11 +127,11 @@ static double smallest(const struct rest *r, double *under)
     *under = -1;
     if (fits(r, 0))
         return 0;
-    if (!isfinite(high)) /* a curve that begins with infinity: as good a start as any */
+    if (!isfinite(high)) /* a curve that begins with infinity: any start will do */
         high = 1e9;
-    for (int i = 0; i < 64 && !fits(r, high); i++) /* by the rounding of crossing() */
+    for (int i = 0; i < 64 && !fits(r, high); i++) /* crossing() rounds */
         high = high * 2 + 1e-6;
-    if (!fits(r, high)) { /* curves that no pass has: with the minimums everybody is served */
+    if (!fits(r, high)) { /* no pass has such curves: every DNN gets its minimum */
         *under = high;
         return INFINITY;
     }
@@ -143,8 +143,8 @@ static double smallest(const struct rest *r, double *under)
     return high;
 }
 
-/* Settles whom even all that is left would not take below `under`: with less than that its delay stays what it is. At
- * least one, so that the rounds end; all, when what is left is no more than a page each. */
+/* Settles each DNN that even all spare bytes would not take below `under`: its delay cannot improve. Settles at least
+ * one, so that the rounds end, and all when at most a page each is left. */
 static void settle(struct rest *r, unsigned char *settled, double delay, double under, uint64_t *bytes)
 {
     uint64_t spare = r->bytes, most = 0;
@@ -183,8 +183,8 @@ static int by_turn(const void *a, const void *b)
     return x->at < y->at ? -1 : x->at > y->at;
 }
 
-/* What nobody needs to be as fast as can be told: a byte that is not read again saves the disk, which all share, most
- * where passes are shortest. Those of whom that is not known come last. */
+/* Hands out the bytes that do not make any DNN measurably faster. A byte that is not reread relieves the disk, which
+ * all share, and most where passes are shortest. DNNs with an unknown latency come last. */
 static void hand_out_rest(const struct swn_divide_dnn *dnn, size_t n, uint64_t rest, uint64_t *bytes,
                           struct turn *turns)
 {

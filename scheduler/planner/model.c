@@ -17,7 +17,7 @@ static const char *base_name(const char *path)
     return slash && slash[1] ? slash + 1 : path;
 }
 
-/* Shipped profiles are in ../share/swapnet/devices, seen from the directory of the program. */
+/* Shipped profiles are in ../share/swapnet/devices, relative to the program's directory. */
 static int shipped(const char *name, char *out, size_t size)
 {
     char self[PATH_MAX];
@@ -74,7 +74,7 @@ static uint64_t larger(uint64_t a, uint64_t b)
     return a > b ? a : b;
 }
 
-/* Of the weights of one layer the one that can be sliced in the coarsest way stands for all. */
+/* Of a layer's weights, the one that can be sliced only in the largest units stands for all. */
 static void add_more(struct swn_predict_more *more, const struct swn_profile_layer *l)
 {
     more->slice_bytes = larger(more->slice_bytes, l->slice_bytes);
@@ -82,7 +82,7 @@ static void add_more(struct swn_predict_more *more, const struct swn_profile_lay
     more->own += l->op_s > 0 && l->l.compute_s > 0 ? l->op_s : 0;
 }
 
-/* Of all that was added up. */
+/* Turns the operators' seconds of each layer into a part of the layer's time. */
 static void end_more(struct swn_model *m)
 {
     for (size_t i = 0; i < m->n; i++) {
@@ -112,7 +112,7 @@ static void take_latency(struct swn_model *m, const struct swn_profile *p)
         m->read_s = p->read_s;
         return;
     }
-    /* Counted per read. */
+    /* the profile has it per read */
     double each = swn_predict_read_s(m->layers, m->n, p->c.beta) / (double)swn_predict_read_bytes(m->layers, m->n);
     m->busy_alpha = p->busy_alpha > each ? p->busy_alpha - each : 0;
 }
@@ -135,15 +135,15 @@ static int from_profile(struct swn_model *m, const struct swn_profile *p, char w
     return rc;
 }
 
-/* Layers of a store are modules, weights of a profile are their tensors. */
+/* Layers of a store are modules, weights of a profile are tensors of modules. */
 static int is_of_layer(const char *tensor, const char *layer)
 {
     size_t len = strlen(layer);
     return !strncmp(tensor, layer, len) && (!tensor[len] || (tensor[len] == '.' && !strchr(tensor + len + 1, '.')));
 }
 
-/* Finds the layer of each of the profile's weights; both are mostly in the same order, so the search goes on where it
- * ended. */
+/* Finds the layer of each of the profile's weights. Both are mostly in the same order, so each search continues where
+ * the last one ended. */
 static int take_times(struct swn_model *m, const struct swn_profile *p, char why[SWN_MODEL_WHY])
 {
     size_t at = 0, found = 0;
@@ -245,7 +245,7 @@ static int load_times(struct swn_profile **out, const char *path, char why[SWN_M
     return rc;
 }
 
-/* What an operation takes where the times were measured; 0: nobody can tell. */
+/* Seconds per operation on the machine of the measurement; 0: not known. */
 static double gamma_here(const struct swn_model *m)
 {
     double seconds = 0, flops = 0;
@@ -257,8 +257,8 @@ static double gamma_here(const struct swn_model *m)
     return flops > 0 ? seconds / flops : m->known & SWN_GAMMA ? m->c.gamma : 0;
 }
 
-/* Measured times are the measured device's. Elsewhere operations count; and where a layer has none that are counted, it
- * takes as much longer than here as operations do. */
+/* Measured times are those of the measured device. On another device the counted operations give the time; a layer
+ * without a count is scaled by the ratio of the two devices' time per operation. */
 static void apply_device(struct swn_model *m, const struct swn_profile *device)
 {
     double here = gamma_here(m);
@@ -323,7 +323,7 @@ int swn_model_load(struct swn_model *out, const char *path, const struct swn_mod
     if (!rc) {
         out->name = strdup(base_name(path));
         rc = out->name ? load(out, path, times, text) : -ENOMEM;
-        if (rc) /* the readers of checkpoints name the file themselves */
+        if (rc) /* the readers of checkpoints name the file in their texts */
             snprintf(why, SWN_MODEL_WHY, "%.*s%s%.*s", strstr(text, path) ? 0 : 400, path,
                      strstr(text, path) ? "" : ": ", 600, text[0] ? text : strerror(-rc));
     }

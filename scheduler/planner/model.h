@@ -23,33 +23,32 @@ struct swn_model_opts {
 struct swn_model {
     char *name;       /* of the file, without directory */
     char **layer;     /* names */
-    char *store_path; /* NULL: not a store */
+    char *store_path; /* path of the store; NULL: the model is no store */
     struct swn_layer *layers;
-    struct swn_predict_more *more; /* of each */
+    struct swn_predict_more *more; /* for each layer */
     size_t n;
     struct swn_coefficients c;
-    unsigned known; /* of the coefficients */
-    int timed;      /* some layer has a measured time or operations: t_ex is not nothing */
-    /* Counts of the layers' measured times, with a device: `foreign` are still those of the measured machine, `scaled`
-     * are multiplied by `slower`, `lost` are dropped, as nothing tells what they are on the device. */
+    unsigned known; /* which coefficients are known */
+    int timed;      /* some layer has a measured time or operations, so t_ex is known */
+    /* How many of the layers' measured times, with a device, are still those of the measured machine (`foreign`), are
+     * multiplied by `slower` (`scaled`), or are dropped, as they cannot be converted (`lost`). */
     size_t foreign, scaled, lost;
     double slower;
     uint64_t other_bytes;              /* 0: not measured */
     double contention;                 /* as in struct swn_predict; 0: not measured */
     double busy_alpha, rest_alpha;     /* the same */
     double read_s, wait_s, watching_s; /* the same */
-    double latency_s;                  /* measured, in the profile's run; below 0: not known */
+    double latency_s;                  /* measured in the profile's run; below 0: not known */
 };
 
-/* 0; -errno with a text in *why: -EINVAL what was read is wrong, -EILSEQ, -ENOENT and so on of the file. */
+/* 0; -errno with a text in *why: -EINVAL: the content is wrong; -EILSEQ, -ENOENT and so on: the file. */
 int swn_model_load(struct swn_model *out, const char *path, const struct swn_model_opts *opts, char why[SWN_MODEL_WHY]);
 void swn_model_free(struct swn_model *m);
 
-/* What the library needs and the model lacks: alpha at least, and times. NULL: nothing. Static. */
+/* What the library needs and the model lacks: alpha at least, and times. NULL: it lacks nothing. Static. */
 const char *swn_model_lacks(const struct swn_model *m);
 
-/* 1: operations alone do not give the device's times; *text says what became of the measured ones.
- */
+/* 1: the operations alone do not give the device's times; *text says what happened to the measured ones. */
 int swn_model_converted(const struct swn_model *m, char text[SWN_MODEL_WHY]);
 
 struct swn_predict swn_model_predict(const struct swn_model *m);

@@ -1,6 +1,5 @@
-/* scheduler/planner/partition.c - the model, the number of blocks, and what a partition is worth; the search is in
- * scheduler/planner/partition_search.c.
- */
+/* scheduler/planner/partition.c - the model, the number of blocks, and the cost of a partition; the search is in
+ * scheduler/planner/partition_search.c. */
 #include "scheduler/planner/partition.h"
 
 #include <errno.h>
@@ -98,7 +97,7 @@ int swn_partition_for_budget(const struct swn_part_model *m, uint64_t budget_byt
 {
     uint64_t memory = swn_partition_memory(budget_bytes, delta);
     *blocks = swn_partition_minmax_count(m->bytes[m->layers], budget_bytes, m->layers);
-    /* That many will mostly do, or one or two more: to find out how many are needed takes longer than to try. */
+    /* This number, or one or two more, mostly suffice: trying is faster than computing the number that is needed. */
     for (size_t tries = 0; tries < 3 && *blocks <= m->layers; tries++, ++*blocks) {
         int rc = swn_partition_best(m, *blocks, memory, first, out);
         if (rc != -ENOSPC)

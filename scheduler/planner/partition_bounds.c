@@ -1,28 +1,28 @@
 /* scheduler/planner/partition_bounds.c - bounds of the best partition, by dynamic programming over pairs of
  * neighbouring boundaries.
  *
- * Let block k be [b, c) and the one before it [a, b). With T when block k begins to compute, and R = T + t_out(a, b)
- * when the disk is free for block k + 1 = [c, d):
+ * Let block k be [b, c) and the one before it [a, b). Block k begins to compute at T, and the disk is free for block k
+ * + 1 = [c, d) at R = T + t_out(a, b):
  *     T' = max(R + t_in(c, d), T + t_ex(b, c)),    R' = T' + t_out(b, c)
- * T and R are two numbers, and which a was taken matters to both, so one number per (b, c) is not enough. Two relaxed
- * problems need only one, and bound the true cost from below: H counts from T and lets t_out(a, b) be the least that it
- * can be (exact where eta is 0); G counts from R, all t_out in full, and lets T be as early as the largest [a, b) that
- * fits beside [b, c) would. Going backward, each is filled in constant time per (b, c): for a given c the d that are
- * read while [b, c) computes are a prefix, and both ends of it move one way as b does.
+ * Both T and R depend on a, so one number per (b, c) is not enough. Two relaxed problems need only one number, and
+ * bound the true cost from below. H counts from T, with the least possible t_out(a, b) (exact where eta is 0). G counts
+ * from R, with each t_out in full, and assumes the earliest T, that of the largest [a, b) that fits beside [b, c). Both
+ * are filled backward in constant time per (b, c): for a given c, the ends d that are read while [b, c) computes are a
+ * prefix of all d, and both of its ends move in one direction as b does.
  */
 #include "scheduler/planner/partition_search.h"
 
 #include <errno.h>
 #include <stdlib.h>
 
-/* The most that j blocks in a row can hold: every second one full. */
+/* The most bytes that j blocks in a row can hold: every second block is full. */
 static uint64_t most_bytes(const struct search *s, size_t j)
 {
     uint64_t bytes;
     return __builtin_mul_overflow((uint64_t)((j + 1) / 2), s->memory, &bytes) ? UINT64_MAX : bytes;
 }
 
-/* Where block k (from 0) may end: what is before and behind has to fit its blocks. */
+/* Where block k (from 0) may end: the layers before and after must fit the other blocks. */
 static void window(const struct search *s, size_t k, size_t *low, size_t *high)
 {
     const uint64_t *bytes = s->m->bytes;
@@ -33,7 +33,7 @@ static void window(const struct search *s, size_t k, size_t *low, size_t *high)
         *low = layers;
     uint64_t before_most = most_bytes(s, k + 1), behind_most = most_bytes(s, behind);
     size_t a = *low, b = *high;
-    while (a < b) { /* the first c with little enough behind it */
+    while (a < b) { /* the first c with few enough bytes behind it */
         size_t middle = a + (b - a) / 2;
         if (bytes[layers] - bytes[middle] <= behind_most)
             b = middle;
@@ -43,7 +43,7 @@ static void window(const struct search *s, size_t k, size_t *low, size_t *high)
     *low = a;
     a = *low;
     b = *high + 1;
-    while (a < b) { /* behind the last c with little enough before it */
+    while (a < b) { /* behind the last c with few enough bytes before it */
         size_t middle = a + (b - a) / 2;
         if (bytes[middle] <= before_most)
             a = middle + 1;
@@ -60,7 +60,7 @@ static int make_cells(const struct search *s, struct level *l)
         return -ENOMEM;
     for (size_t b = l->b_low; b <= l->b_high; b++) {
         size_t from = first_end(s, l, b), to = last_end(s, l, b);
-        l->row[b - l->b_low] = l->cells - from; /* unsigned: comes out right when c is added */
+        l->row[b - l->b_low] = l->cells - from; /* unsigned: wraps, and is right once c is added */
         l->cells += to >= from ? to - from + 1 : 0;
     }
     return 0;
@@ -85,8 +85,8 @@ static int make_levels(struct search *s)
     return 0;
 }
 
-/* What fits, and of that what can end in time: before [b, c) computes, c layers are read and b have computed; from then
- * on those from b compute and those from c are read. */
+/* Finds the ends of blocks that fit the memory and can end in time. Before [b, c) computes, c layers are read and b are
+ * computed; after that, the layers from b are computed and those from c are read. */
 static void find_ends(struct search *s, double most_s)
 {
     const struct swn_part_model *m = s->m;
@@ -142,7 +142,7 @@ static double smaller(double a, double b)
     return a < b ? a : b;
 }
 
-/* t_out of the block before [b, c): G needs the most that it can be, H the least. */
+/* t_out of the block before [b, c): G needs the largest possible value, H the least. */
 static double out_before(const struct search *s, int counts_out, size_t k, size_t b, size_t c)
 {
     if (!k)
@@ -153,7 +153,8 @@ static double out_before(const struct search *s, int counts_out, size_t k, size_
     return s->m->out[b] - s->m->out[a];
 }
 
-/* What G counts for block k, whose end nothing waits for where it is one of the last two, and H for the one before. */
+/* The t_out that G counts for block k (none for the last two blocks, as nothing waits for their end), and that H counts
+ * for the block before. */
 static double out_counted(const struct search *s, int counts_out, size_t k, size_t b, size_t c, double before)
 {
     if (!counts_out)
@@ -170,10 +171,10 @@ static void last_level(const struct search *s, int counts_out)
             costs(l, counts_out)[cell(l, b, m->layers)] = m->ex[m->layers] - m->ex[b];
 }
 
-/* All b for one c. As b grows there is room for more d, and [b, c) computes for less time: the d whose reading is not
- * hidden by it become more at both ends, so their minimum is kept up as they come; for the hidden ones, from the first
- * d on, the minimum of every prefix is made once. (Where the least t_out falls for a moment some d stay not hidden that
- * are again: less is counted for them, and it remains a bound.) */
+/* All b for one c. As b grows, more d have room, and [b, c) computes for less time. The d whose reading is not hidden
+ * by that computing grow at both ends, so a running minimum over them is kept; for the hidden ones, from the first d
+ * on, the minimum of every prefix is computed once. (Where the least t_out falls for a moment, some d count as not
+ * hidden although they are hidden again: that counts less for them, and the result remains a bound.) */
 static void sweep(const struct search *s, int counts_out, size_t k, size_t c, double *prefix)
 {
     const struct swn_part_model *m = s->m;
@@ -187,8 +188,8 @@ static void sweep(const struct search *s, int counts_out, size_t k, size_t c, do
     double least = INFINITE, open = INFINITE;
     for (size_t d = low; d <= high; d++)
         prefix[d - low] = least = smaller(least, row[d - low]);
-    size_t hidden = high + 1 > low ? high + 1 : low; /* d below it are hidden; falls as b grows */
-    size_t open_low = low, open_high = low;          /* those that are not, and have room */
+    size_t hidden = high + 1 > low ? high + 1 : low; /* smaller d are hidden; falls as b grows */
+    size_t open_low = low, open_high = low;          /* the d that are not hidden and have room */
     for (; b <= l->b_high && b < c && s->end_low[b] <= c; b++) {
         double before = out_before(s, counts_out, k, b, c), computing = m->ex[c] - m->ex[b] - before, best = INFINITE;
         size_t fit = s->fits_last[b] < high ? s->fits_last[b] + 1 : high + 1; /* d from low to fit - 1 have room */
@@ -196,7 +197,7 @@ static void sweep(const struct search *s, int counts_out, size_t k, size_t c, do
         while (hidden > low && m->in[hidden - 1] - m->in[c] > computing)
             hidden--;
         size_t from = hidden < fit ? hidden : fit;
-        if (open_low == open_high) /* nothing yet */
+        if (open_low == open_high) /* empty so far */
             open_low = open_high = from;
         while (open_low > from) {
             open_low--;

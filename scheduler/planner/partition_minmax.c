@@ -2,8 +2,9 @@
  *
  * For a bound B on neighbouring pairs, let f(j, i) be the fewest blocks that layers 0..i-1 can be cut into with j..i-1
  * as the last block: 1 + the least f(k, j) over those k for which the block k..j-1 is at most B less the last one. The
- * k allowed are the last ones before j, so a running minimum from behind answers in one look. The smallest B for which
- * the model can be cut into at most n blocks is found by halving; then blocks are halved until they are n.
+ * allowed k are the last ones before j, so a running minimum from the end gives the least f(k, j) in one step.
+ * Bisection finds the smallest B for which the model can be cut into at most n blocks; then blocks are halved until
+ * there are n.
  */
 #include "scheduler/planner/partition_minmax.h"
 
@@ -34,7 +35,7 @@ static uint64_t range(const struct search *s, size_t j, size_t i)
     return s->sum[i] - s->sum[j];
 }
 
-/* How many blocks can end at i: those that begin at the smallest k with range(k, i) <= bound, or later. */
+/* How many blocks can end at i: those that begin at the smallest k with range(k, i) <= bound, or at a larger k. */
 static size_t first_start(const struct search *s, size_t i, uint64_t bound)
 {
     size_t low = 0, high = i;
@@ -78,7 +79,7 @@ static uint32_t fewest(const struct search *s, size_t j, size_t i, uint64_t boun
         return range(s, 0, i) <= bound ? 1 : IMPOSSIBLE;
     const struct row *r = &s->rows[j];
     size_t k = first_start(s, j, bound - range(s, j, i));
-    if (k >= j || j - k > r->count) /* also no k at all: the layer before is too large beside this block */
+    if (k >= j || j - k > r->count) /* also when no k is allowed: the layer before is too large beside this block */
         return IMPOSSIBLE;
     uint32_t before = r->best[j - 1 - k];
     return before == IMPOSSIBLE ? IMPOSSIBLE : before + 1;
@@ -126,7 +127,7 @@ static size_t end_of(const size_t *first, size_t blocks, size_t layers, size_t b
     return b + 1 < blocks ? first[b + 1] : layers;
 }
 
-/* Halves the largest block that has two layers, where its halves are most alike. */
+/* Halves the largest block that has two layers or more, where its halves are most alike. */
 static void split_one(const struct search *s, size_t *first, size_t blocks)
 {
     size_t largest = blocks;

@@ -1,10 +1,10 @@
 /* scheduler/planner/partition_minmax.h - where to cut a model into blocks.
  *
  * Two neighbouring blocks are in memory at once, one computing while the next one comes in, so a partition fits a
- * budget b when s_i + s_(i+1) <= b for all i (SwapNet section 6.2, Eq. 3 with m = 2). Among the partitions into n
- * blocks the best here is the one whose largest neighbouring pair is smallest: it leaves the most for everything else.
- * Cutting a block in two never makes a pair larger, so more blocks never need more memory, and single layers are the
- * least a model can run with.
+ * budget b when s_i + s_(i+1) <= b for all i (SwapNet section 6.2, Eq. 3 with m = 2). Of the partitions into n blocks,
+ * this module finds the one whose largest neighbouring pair is smallest: it leaves the most memory for everything else.
+ * Cutting a block in two never makes a pair larger, so more blocks never need more memory, and a model needs the least
+ * memory when each layer is a block.
  *
  * Pure functions, thread-safe. Sizes are bytes.
  */
@@ -14,13 +14,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* n = ceil(2 s / b), at least 1 and at most `layers`: the number of blocks if all could be of one size. */
+/* n = ceil(2 s / b), at least 1 and at most `layers`: the number of blocks if all could be of equal size. */
 size_t swn_partition_minmax_count(uint64_t model_bytes, uint64_t budget_bytes, size_t layers);
 
-/* The largest neighbouring pair when each layer is a block: no budget below this will do. 0 without layers. */
+/* The largest neighbouring pair when each layer is a block: the least possible budget. 0 without layers. */
 uint64_t swn_partition_minmax_budget(const uint64_t *layer_bytes, size_t layers);
 
-/* The largest neighbouring pair of a partition; of a single block, its size. `first`: the first layer of each block. */
+/* The largest neighbouring pair of a partition; for a single block, its size. `first`: the first layer of each block.
+ */
 uint64_t swn_partition_minmax_largest_pair(const uint64_t *layer_bytes, size_t layers, const size_t *first,
                                            size_t blocks);
 
@@ -29,8 +30,8 @@ uint64_t swn_partition_minmax_largest_pair(const uint64_t *layer_bytes, size_t l
  * number of layer ranges that fit the result. */
 int swn_partition_minmax(const uint64_t *layer_bytes, size_t layers, size_t blocks, size_t *first);
 
-/* The fewest blocks of which any two neighbours take at most `pair_bytes`; any larger number up to `layers` will do as
- * well. -ENOSPC: below swn_partition_minmax_budget; -EINVAL, -ENOMEM. */
+/* The fewest blocks of which any two neighbours take at most `pair_bytes`; any larger number up to `layers` is
+ * possible, too. -ENOSPC: below swn_partition_minmax_budget; -EINVAL, -ENOMEM. */
 int swn_partition_minmax_fewest(const uint64_t *layer_bytes, size_t layers, uint64_t pair_bytes, size_t *blocks);
 
 /* The fewest blocks from swn_partition_minmax_count on that fit the budget, cut as by swn_partition_minmax. *blocks

@@ -1,12 +1,12 @@
 /* scheduler/planner/partition_search.c - the best partition. The relaxed problems of
- * scheduler/planner/partition_bounds.c give partitions, and say what any partition costs at least; if the better one
- * costs no more than that, it is the optimum. Else partial partitions are extended, block by block, if they might still
- * beat the best one known, and of those with the same (b, c) only the ones are kept that no other beats in both T and
- * R. The search first extends only some of each length, those with the least bounds, to find better ones soon; then
- * more and more, until it has left out none that might be better.
+ * scheduler/planner/partition_bounds.c give partitions, and a lower bound of every partition's cost. If the better of
+ * their partitions costs no more than the bound, it is the optimum. Otherwise the search extends partial partitions,
+ * block by block, as long as they might beat the best one known. Of those with the same (b, c) it keeps only the ones
+ * that no other beats in both T and R. It first extends only some of each length, those with the least bounds, to find
+ * better ones soon; then more and more, until none is left out that might be better.
  *
- * A deep model is cut at every tenth layer or so first: that takes no time, and a partition that is nearly the best
- * leaves half of the cells out.
+ * A deep model is first cut at every tenth layer or so: that is fast, and with a nearly optimal partition known half of
+ * the cells are left out.
  */
 #include "scheduler/planner/partition_search.h"
 
@@ -14,16 +14,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Of the latency: differences below are rounding. */
+/* Part of the latency: smaller differences are rounding. */
 #define SAME 1e-12
-/* Partial partitions kept of one length: at first, how many times more each time, and at last; with more of them near
- * ties are everywhere, and the gain is none. */
+/* Partial partitions of one length that are kept: the first number, the growth per round, and the last number. With
+ * more, there are near ties everywhere, and nothing is gained. */
 #define FEW_LABELS ((size_t)64)
 #define MORE_LABELS 8
 #define MOST_LABELS ((size_t)1 << 12)
-/* Of the latency: a gap that few labels may close. */
+/* Part of the latency: a gap that few labels may close. */
 #define SMALL_GAP 2e-3
-/* Layers of a model from which, and to which, it is made coarser. */
+/* A model with more layers is made coarser first, to COARSE parts. */
 #define DEEP 256
 #define COARSE 100
 
@@ -31,7 +31,7 @@
 struct label {
     double t, r, bound;
     uint32_t b, c;
-    uint32_t from; /* its label one block before */
+    uint32_t from; /* index of its label one block before */
 };
 
 struct list {
@@ -65,7 +65,7 @@ static int by_state(const void *a, const void *b)
     return (x->r > y->r) - (x->r < y->r);
 }
 
-/* Of labels with the same (b, c), in ascending t, those stay whose r is below all before them. */
+/* Of labels with the same (b, c), in ascending t, keeps those whose r is below that of all before them. */
 static void keep_best(struct list *list)
 {
     size_t kept = 0;
@@ -86,7 +86,7 @@ static int by_bound(const void *a, const void *b)
     return (x->bound > y->bound) - (x->bound < y->bound);
 }
 
-/* Finds out what a label in block k ends with at least; whether it is below `limit`. */
+/* Computes the label's lower bound in block k. Returns whether it is below `limit`. */
 static int promising(const struct search *s, size_t k, struct label *x, double limit)
 {
     const struct level *l = &s->levels[k];
@@ -118,7 +118,7 @@ static int extend(const struct search *s, size_t k, const struct list *from, str
     return rc;
 }
 
-/* Keeps at most `most`; *left_out is the least bound of the others, or what it was. */
+/* Keeps at most `most` labels; *left_out becomes the least bound of the dropped ones, if that is less. */
 static void thin_out(struct list *list, size_t most, double *left_out)
 {
     keep_best(list);
@@ -129,7 +129,8 @@ static void thin_out(struct list *list, size_t most, double *left_out)
     list->n = most;
 }
 
-/* Looks for a partition below `limit` with so many labels. 1: first[] is the best one found; 0: none; -errno. */
+/* Looks for a partition below `limit` with at most that number of labels. 1: first[] is the best one found; 0: none;
+ * -errno. */
 static int search_labels(const struct search *s, double limit, size_t most, size_t *first, double *left_out)
 {
     const struct swn_part_model *m = s->m;
@@ -171,7 +172,8 @@ static double below(const struct swn_part *part)
     return part->latency_s * (1 - SAME);
 }
 
-/* Widens until nothing was left out that might be better, or `most` labels were not enough: then out->exact is 0. */
+/* Widens the search until no label was left out that might be better, or until `most` labels did not suffice: then
+ * out->exact is 0. */
 static int search_wider(const struct search *s, size_t most, size_t *first, struct swn_part *out)
 {
     double left_out = 0;
@@ -185,7 +187,7 @@ static int search_wider(const struct search *s, size_t most, size_t *first, stru
     return rc < 0 ? rc : 0;
 }
 
-/* A relaxed problem's bound, and its partition if that is better than the one known. */
+/* The bound of a relaxed problem, and its partition if that is better than the best one known. */
 static int relax(struct search *s, int counts_out, size_t *first, struct swn_part *out, double *bound)
 {
     size_t *other = malloc(s->n * sizeof *other);
@@ -201,16 +203,16 @@ static int relax(struct search *s, int counts_out, size_t *first, struct swn_par
     return rc;
 }
 
-/* first[] and out: the best one known, or INFINITE latency. */
+/* first[] and out: the best partition known, or an INFINITE latency. */
 static int choose(struct search *s, size_t most, size_t *first, struct swn_part *out)
 {
     const struct swn_part_model *m = s->m;
     double with_out = m->out[m->layers], bound;
     int counts_out =
-        with_out > 0 && m->in[m->layers] + with_out > m->ex[m->layers]; /* the one that is nearer, mostly */
+        with_out > 0 && m->in[m->layers] + with_out > m->ex[m->layers]; /* this bound is mostly the tighter one */
     int rc = relax(s, counts_out, first, out, &bound);
     out->exact = 1;
-    if (rc || bound >= INFINITE) /* nothing better has a cell */
+    if (rc || bound >= INFINITE) /* no cell can hold a better partition */
         return rc || out->latency_s < INFINITE ? rc : -ENOSPC;
     if (bound < below(out) && out->latency_s - bound < SMALL_GAP * out->latency_s) {
         rc = search_wider(s, FEW_LABELS, first, out);
@@ -224,7 +226,7 @@ static int choose(struct search *s, size_t most, size_t *first, struct swn_part 
     return rc || bound >= below(out) ? rc : search_wider(s, most, first, out);
 }
 
-/* The best partition, or with few labels a good one. With `known` first[] and out are one already. */
+/* The best partition, or a good one with few labels. `known`: first[] and out hold one already. */
 static int find(const struct swn_part_model *m, size_t blocks, uint64_t memory_bytes, size_t most, size_t *first,
                 struct swn_part *out, int known)
 {
@@ -238,7 +240,8 @@ static int find(const struct swn_part_model *m, size_t blocks, uint64_t memory_b
     return rc;
 }
 
-/* A good one of the model in some COARSE parts, of several layers each; -ENOSPC may be because they are too large. */
+/* A good partition of the model made coarser, with COARSE parts of several layers each. -ENOSPC may only mean that the
+ * parts are too large. */
 static int find_coarse(const struct swn_part_model *m, size_t blocks, uint64_t memory_bytes, size_t *first,
                        struct swn_part *out)
 {

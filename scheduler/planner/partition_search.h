@@ -1,6 +1,6 @@
 /* scheduler/planner/partition_search.h - what the two halves of the search for the best partition share:
  * scheduler/planner/partition_bounds.c has the relaxed problems, whose costs bound the true one from below;
- * scheduler/planner/partition_search.c follows them and closes the gap. Private.
+ * scheduler/planner/partition_search.c follows the bounds and closes the gap. Private.
  */
 #ifndef SWN_SCHEDULER_PLANNER_PARTITION_SEARCH_H
 #define SWN_SCHEDULER_PLANNER_PARTITION_SEARCH_H
@@ -11,7 +11,7 @@
 
 #define INFINITE DBL_MAX
 
-/* For block k: its first layer b and the layer c behind it. Of each b only some c have a cell. */
+/* For block k: its first layer b and the layer c behind it. For each b only some c have a cell. */
 struct level {
     size_t b_low, b_high, c_low, c_high; /* inclusive; none when low > high */
     size_t cells;
@@ -24,11 +24,11 @@ struct search {
     size_t n; /* blocks */
     uint64_t memory;
     size_t *fits_first, *fits_last; /* by c, by b: how far [b, c) reaches within the memory */
-    size_t *end_low, *end_high;     /* by b: the c that are worth a look, ascending both */
+    size_t *end_low, *end_high;     /* by b: the range of c to try, both ascending */
     struct level *levels;
 };
 
-/* The c for a block that begins at b; none when the last is below the first. */
+/* The c to try for a block that begins at b; none when the last is below the first. */
 static inline size_t first_end(const struct search *s, const struct level *l, size_t b)
 {
     size_t low = s->end_low[b] > b + 1 ? s->end_low[b] : b + 1;
@@ -45,12 +45,13 @@ static inline size_t cell(const struct level *l, size_t b, size_t c)
     return l->row[b - l->b_low] + c;
 }
 
-/* Only partitions that take no longer than `most_s` are looked for. 0, -ENOSPC, -ENOMEM; to be freed in any case. */
+/* Prepares a search for partitions that take at most `most_s`. 0, -ENOSPC, -ENOMEM. The caller closes it in any case.
+ */
 int search_open(struct search *s, double most_s);
 void search_close(struct search *s);
 
-/* Solves a relaxed problem: G, which counts t_out, or H. first[] is the partition that it chooses, *bound what any
- * partition costs at least, INFINITE if there is none. 0 or -ENOMEM. */
+/* Solves a relaxed problem: G, which counts t_out, or H. first[] becomes its partition, *bound the lower bound of any
+ * partition's cost, INFINITE if there is none. 0 or -ENOMEM. */
 int search_relax(struct search *s, int counts_out, size_t *first, double *bound);
 
 #endif

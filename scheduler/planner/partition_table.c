@@ -9,10 +9,10 @@
 
 #include "scheduler/planner/partition_minmax.h"
 
-/* Rows closer than this to each other in memory are thinned out once there are many. */
+/* In longer tables, rows that need nearly the same memory are dropped. */
 #define THIN_FROM 64
 #define THIN_SHARE 0.004
-/* Models for which every row is worth its time. */
+/* For models with at most this many layers every row is worth its time. */
 #define FEW_LAYERS 200
 
 static struct swn_table_row *add_row(struct swn_table_list *l, const struct swn_part *part, const size_t *first)
@@ -47,7 +47,7 @@ static double cpu_s(void)
 }
 
 /* From the most memory down: the best partition, then the best with less memory than that one takes, and so on. Each
- * takes the place of the one before if it is not slower. */
+ * replaces the one before if it is not slower. */
 static int make_list(struct swn_table_list *l, const struct swn_part_model *m, size_t *first, double until_s)
 {
     uint64_t memory = l->most_memory;
@@ -78,12 +78,13 @@ static int make_list(struct swn_table_list *l, const struct swn_part_model *m, s
     }
     struct swn_part part;
     if (l->rows == SWN_TABLE_ROWS && !swn_partition_best(m, l->blocks, memory, first, &part))
-        l->complete = 0; /* there would be more */
+        l->complete = 0; /* more rows exist */
     reverse(l);
     return 0;
 }
 
-/* Up to the budgets for which n = ceil(2 s / b) is this many blocks, or two less: layers may be too uneven for n. */
+/* The largest budget for which n = ceil(2 s / b) is this many blocks, or two fewer: the layers may be too uneven for n.
+ */
 static uint64_t most_memory(const struct swn_part_model *m, size_t blocks)
 {
     uint64_t s = m->bytes[m->layers];
@@ -137,7 +138,7 @@ void swn_table_free(struct swn_table *t)
             free((void *)t->list[i].row[k].points);
         free(t->list[i].row);
     }
-    free(t->memory); /* of all points, where they were read at once */
+    free(t->memory); /* the points of all rows, when they were read from a file */
     free(t->list);
     free(t);
 }
@@ -160,7 +161,7 @@ static const struct swn_table_row *find_row(const struct swn_table_list *l, uint
     return low ? &l->row[low - 1] : NULL;
 }
 
-/* What fits the memory is no faster than the next row, which needs more. */
+/* Partitions that fit `memory` are no faster than the next row, which needs more. */
 static int is_near_best(const struct swn_table_list *l, const struct swn_table_row *row)
 {
     return row == &l->row[l->rows - 1] || row->part.latency_s <= row[1].part.latency_s * (1 + SWN_TABLE_NEAR);
@@ -182,7 +183,7 @@ int swn_table_for_budget(const struct swn_table *t, const struct swn_part_model 
             return -ENODATA;
         const struct swn_table_row *row = find_row(l, memory);
         if (!row && l->complete)
-            continue; /* that many blocks cannot do it: the layers are too uneven */
+            continue; /* the layers are too uneven for that number of blocks */
         if (!row || (!l->complete && !is_near_best(l, row)))
             return -ENODATA;
         *blocks = n;

@@ -1,5 +1,4 @@
-/* scheduler/planner/partition_table_cache.c - the table that lies beside a store, made when it is first needed.
- */
+/* scheduler/planner/partition_table_cache.c - the table beside a store, made when it is first needed. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -11,7 +10,7 @@
 #include "blocks/store/store.h"
 #include "scheduler/planner/partition_table.h"
 
-/* Nobody asked for the table, and the next plans are searched in milliseconds where it ends. */
+/* The user did not ask for the table; where it ends, later plans are searched in milliseconds. */
 #define MOST_SECONDS 1.0
 
 int swn_table_path(const char *store_path, char *out, size_t size)
@@ -20,7 +19,7 @@ int swn_table_path(const char *store_path, char *out, size_t size)
     return n > 0 && (size_t)n < size;
 }
 
-/* Whether a file may be made there: else the time for it is lost at every plan. */
+/* Whether a file can be made there: else each plan would spend the time again. */
 static int can_make(const char *path)
 {
     char directory[PATH_MAX];
@@ -37,7 +36,7 @@ static int open_table(struct swn_table **out, const char *path, const struct swn
         return rc;
     rc = swn_table_make(out, m, MOST_SECONDS);
     if (!rc)
-        (void)swn_table_save(*out, m, path); /* without it the next plan makes it again */
+        (void)swn_table_save(*out, m, path); /* if this fails the next plan makes the table again */
     return rc;
 }
 

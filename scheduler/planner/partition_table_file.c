@@ -60,7 +60,7 @@ int swn_table_write(const struct swn_table *t, const struct swn_part_model *m, u
     if (!at)
         return -ENOMEM;
     memcpy(at, MAGIC, 8);
-    at += 16; /* the checksum comes last */
+    at += 16; /* the checksum is written last */
     put64(&at, key_of(m));
     put32(&at, t->layers);
     put32(&at, t->lists);
@@ -87,7 +87,7 @@ int swn_table_write(const struct swn_table *t, const struct swn_part_model *m, u
     return 0;
 }
 
-/* The head of every list, and the size that follows from them. 0 or -EINVAL. */
+/* Reads the head of each list, and checks the size that they imply. 0 or -EINVAL. */
 static int read_lists(struct swn_table *t, const unsigned char **at, size_t len)
 {
     size_t need = HEADER + t->lists * (size_t)LIST;
@@ -110,7 +110,7 @@ static int read_lists(struct swn_table *t, const unsigned char **at, size_t len)
     return need == len ? 0 : -EINVAL;
 }
 
-/* Whether a row is a partition, is worth what it says, and is in order. */
+/* Whether a row is a partition, has the stated memory and latency, and is in order. */
 static int row_is_right(const struct swn_part_model *m, const struct swn_table_list *l, uint32_t k)
 {
     size_t first[SWN_TABLE_BLOCKS] = {0};
@@ -157,7 +157,7 @@ static int read_body(struct swn_table *t, const struct swn_part_model *m, const 
     if (t->layers != m->layers || lists > SWN_TABLE_BLOCKS)
         return -EINVAL;
     t->list = calloc(lists + 1, sizeof *t->list);
-    t->memory = malloc(len); /* of the points, which are a part of the file */
+    t->memory = malloc(len); /* all points, which take a part of the file's bytes */
     if (!t->list || !t->memory)
         return -ENOMEM;
     t->lists = lists;
@@ -202,7 +202,7 @@ int swn_table_load(struct swn_table **out, const struct swn_part_model *m, const
     struct stat st;
     if (stat(path, &st))
         return -errno;
-    if (!S_ISREG(st.st_mode)) /* reading a fifo would wait for whoever writes to it */
+    if (!S_ISREG(st.st_mode)) /* reading a fifo would wait for a writer */
         return -EINVAL;
     int rc = swn_textfile_read(path, SWN_TABLE_BYTES, &bytes, &len);
     if (rc)

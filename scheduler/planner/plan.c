@@ -11,47 +11,48 @@
 
 #define MIB ((uint64_t)1 << 20)
 
-/* A weight from this size up may be cut in two: its head is kept, its tail is streamed. Smaller ones are worth neither
- * the second read nor the page tables. */
+/* A weight of at least this size may be cut in two: its head is kept, its tail is streamed. For a smaller weight the
+ * second read and the page tables cost more than the cut gains. */
 #define CUT_LEAST (16 * MIB)
-/* Slices are worth it for weights that take much of the budget, and for these. */
+/* Slicing pays for weights that take much of the budget, and for weights of at least this size. */
 #define LARGE_LEAST (16 * MIB)
 #define LARGE_PART 8
-/* Where the disk takes longer than computing, also for these. */
+/* Where the disk takes longer than computing, slicing pays from this size. */
 #define GAINS_LEAST (4 * MIB)
 #define GAINS_PART 64
-/* If it has to read for so much of the time that a pass computes. */
+/* A pass is short of the disk when it reads for more than this part of its computing time. */
 #define SHORT_PART 0.65
 /* Cuts fall on granules of the arena. */
 #define CUT_STEP ((uint64_t)65536)
-/* A streamed weight may be cut further, so that reading it can begin before the whole of it has room. */
+/* A streamed weight may be cut into pieces of at least this size, so that its first read can begin before the whole
+ * weight has room. */
 #define LEAST_PIECE (8 * MIB)
 #define MOST_PIECES 24
-/* The slices that an operator takes one after the other: large enough for the disk and the kernel, small enough that
- * the window holds several. In a window for which two of these are too much they are half of it. */
+/* The least length of a slice: large enough for the disk and the kernel, small enough that the window holds several. In
+ * a window without room for two of these, a slice is half of the window. */
 #define LEAST_SLICE (SWN_PLAN_NARROW_WINDOW / 2)
 #define MOST_SLICE (8 * MIB)
 #define SHORTEST_SLICE (MIB / 4)
 /* A tail shorter than this is kept too. */
 #define TAIL_LEAST MIB
-/* Windows are tried from this up; below it a read is too small for the disk to run at speed. Where there is hardly more
- * for all weights a narrower one is better than none. */
+/* The narrowest window that is tried, in general: smaller reads do not run at the disk's speed. If the budget for
+ * weights is hardly larger, a narrower window is better than none. */
 #define RING_LEAST MIB
 #define SCANT (4 * MIB)
 #define SCANT_WINDOW (MIB / 2)
-/* A window of one read means one read at a time, begun when its predecessor has been computed with: that part of the
- * budget, up to what the fetch queue has in flight, is well spent on the disk's depth. */
+/* A window of one read means one read at a time, which begins only when the weight before has been computed. This part
+ * of the budget, up to what the fetch queue has in flight, is well spent on several reads at once. */
 #define WINDOW_PART 32
 #define DEPTH_WINDOW (8 * MIB)
 #define MORE_CAPS 32
-/* Above so many weights, sizes that are within a half of each other count as equal, else within an eighth; and windows
- * are tried in steps of one largest weight, else of half of one. A plan has to be there in 5 ms (t_plan: for 36 GiB).
- */
+/* With more weights than this, sizes within a half of each other count as equal, instead of within an eighth; and
+ * window widths step by one largest weight, instead of by half of one. A plan has to be ready in 5 ms (t_plan: for 36
+ * GiB). */
 #define MANY_NODES 256
-/* The disk is taken for a slow one in that part of the passes: a plan is not the best for the disk as it was measured
- * if another one that takes a little longer on it is much faster when it is slow. */
+/* In this part of the passes the disk counts as slow: a plan that is the best for the measured disk loses to one that
+ * is a little slower on that disk, but much faster on a slow one. */
 #define SLOW_PART 0.25
-/* Sums in another order differ by less than this part of them. */
+/* Sums of the same terms in another order differ by less than this part of them. */
 #define ROUNDING 1e-9
 
 struct candidate {
@@ -59,26 +60,26 @@ struct candidate {
     int heads_first, pieces;
 };
 
-/* What of the disk a plan has to reckon with: so many bytes in a ns, in that part of the passes. */
+/* A speed that the disk may have, and the part of the passes in which it has that speed. */
 struct speed {
     double bytes_per_ns, part;
 };
 
-/* What all candidates share. */
+/* The input that all candidates share. */
 struct problem {
     struct swn_plan_weight *weights;
     size_t n;
     uint32_t *by_size; /* indices of the weights, smallest first */
     uint64_t budget, total;
-    const struct speed *speed; /* that the disk may have, slowest first */
+    const struct speed *speed; /* the speeds that the disk may have, slowest first */
     unsigned speeds;
-    struct swn_disk_model disk; /* but for its speed */
-    double *elapsed;    /* part of a pass's computing that is done in the middle of the weight's; 0: there is none */
-    double most_saved;  /* of all weights */
-    uint64_t cut_least; /* smaller ones are never cut */
-    uint64_t *slices;   /* in what slices the weight can be lent through a window of slices_window; 0: in none */
-    uint64_t slices_window; /* 0: not known */
-    int crowded;            /* a window need not hold what one operator wants at once */
+    struct swn_disk_model disk; /* all but its speed */
+    double *elapsed; /* how much of a pass's computing is done in the middle of the weight's; 0: nothing is computed */
+    double most_saved;      /* largest `saved` of all weights */
+    uint64_t cut_least;     /* smaller weights are never cut */
+    uint64_t *slices;       /* of a weight lent through a window of slices_window, their length; 0: cannot be lent */
+    uint64_t slices_window; /* 0: slices[] is not computed */
+    int crowded;            /* the window need not hold all that one operator wants at once */
     struct swn_steps steps;
 };
 
@@ -104,12 +105,12 @@ uint64_t swn_plan_slice(uint64_t unit, uint64_t window)
     uint64_t slice = window / 4 < least ? least : window / 4 > MOST_SLICE ? MOST_SLICE : window / 4;
     if (slice <= SHORTEST_SLICE)
         return (SHORTEST_SLICE + unit - 1) / unit * unit;
-    /* Of the short ones two have to fit. */
+    /* Two short slices have to fit. */
     return slice < LEAST_SLICE && slice > unit ? slice / unit * unit : (slice + unit - 1) / unit * unit;
 }
 
-/* The slices of which there is room for one that is read while another computes, or 0. Short ones only where there is
- * no choice: a disk is slower with them, and math libraries compute small products in other ways. */
+/* The length of slices of which one can be read while another computes, or 0. Short slices are the last resort: they
+ * are slower on the disk, and math libraries compute small products in other ways. */
 static uint64_t fitting_slice(const struct problem *p, const struct swn_plan_weight *weight, uint64_t window)
 {
     if (window < SWN_PLAN_NARROW_WINDOW && p->budget >= 2 * SWN_PLAN_NARROW_WINDOW)
@@ -129,7 +130,7 @@ double swn_plan_simulate(const struct swn_plan_weight *weights, size_t n, uint64
     return took;
 }
 
-/* That divides, and is asked several times for each candidate: it is found out once for each window. */
+/* Computes slices[] once for each window, as the division is slow and each candidate needs the result several times. */
 static void look_for_slices(struct problem *p, uint64_t window)
 {
     for (size_t i = 0; i < p->n && p->slices_window != window; i++)
@@ -147,7 +148,7 @@ static int sliceable(const struct problem *p, const struct swn_plan_weight *weig
     return slice_of(p, weight) != 0;
 }
 
-/* How much of the weight may be streamed. */
+/* How many bytes of the weight may be streamed. */
 static uint64_t tail_most(const struct problem *p, const struct swn_plan_weight *weight, const struct candidate *at)
 {
     return sliceable(p, weight) || weight->bytes < at->cap ? weight->bytes : at->cap;
@@ -164,9 +165,9 @@ static uint64_t resident(const struct swn_plan_weight *weight)
     return weight->keep ? weight->bytes : weight->keep_bytes;
 }
 
-/* Of a weight that may be cut: streams `tail` bytes, or a little more; no more than it may. What is kept of one that
- * comes in slices is whole slices, too: then its cuts are the same however much of it is kept, and that they give the
- * right bits has to be tried once, not with every plan. */
+/* For a weight that may be cut: streams `tail` bytes, or a little more, up to the limit. Of a weight in slices, whole
+ * slices are kept, too: then its cuts do not depend on how much is kept, and one trial of the bits holds for all plans.
+ */
 static void set_tail(const struct problem *p, struct swn_plan_weight *weight, uint64_t tail, const struct candidate *at)
 {
     uint64_t slice = slice_of(p, weight), step = slice ? slice : CUT_STEP, most = tail_most(p, weight, at);
@@ -179,7 +180,7 @@ static void set_tail(const struct problem *p, struct swn_plan_weight *weight, ui
     weight->keep_bytes = weight->keep ? 0 : head;
 }
 
-/* How much more of a weight that may be cut can be kept, at most `room`. */
+/* How many more bytes of a weight that may be cut can be kept, at most `room`. */
 static uint64_t keep_growth(const struct problem *p, const struct swn_plan_weight *weight, uint64_t room)
 {
     uint64_t slice = slice_of(p, weight), step = slice ? slice : CUT_STEP;
@@ -187,7 +188,7 @@ static uint64_t keep_growth(const struct problem *p, const struct swn_plan_weigh
     return (room < most ? room : most) / step * step;
 }
 
-/* What of the weight needs memory of its own because it does not fit the window. */
+/* The bytes of the weight that must be kept because they do not fit the window. */
 static uint64_t forced_bytes(const struct problem *p, const struct swn_plan_weight *weight, const struct candidate *at)
 {
     return weight->bytes <= at->cap ? 0
@@ -195,9 +196,9 @@ static uint64_t forced_bytes(const struct problem *p, const struct swn_plan_weig
                                     : weight->bytes;
 }
 
-/* A weight over `cap` bytes does not fit the window: it is cut, or kept whole, as far as there is room for that, else
- * left to the mapping. What must be streamed of the rest is spread over the compute time by error diffusion. Returns
- * the bytes kept. */
+/* A weight over `cap` bytes does not fit the window: it is cut, or kept whole if there is room, else left to the
+ * mapping. Error diffusion spreads the streamed bytes of all other weights over the compute time. Returns the bytes
+ * kept. */
 static uint64_t choose(const struct problem *p, const struct candidate *at, uint64_t room)
 {
     uint64_t forced = 0, kept = 0, total = 0;
@@ -206,7 +207,7 @@ static uint64_t choose(const struct problem *p, const struct candidate *at, uint
         struct swn_plan_weight *weight = &p->weights[i];
         weight->keep = 0;
         weight->keep_bytes = 0;
-        /* More than the whole budget: neither kept nor in any window. */
+        /* Larger than the whole budget: it can be neither kept nor in a window. */
         weight->oversize = weight->bytes > p->budget && !sliceable(p, weight);
         forced += weight->oversize ? 0 : forced_bytes(p, weight, at);
     }
@@ -234,7 +235,7 @@ static uint64_t choose(const struct problem *p, const struct candidate *at, uint
     return kept;
 }
 
-/* The weight to be streamed next because too much is kept: the smallest one that alone suffices, else the largest. */
+/* The weight to stream next because too much is kept: the smallest one that suffices alone, else the largest. */
 static struct swn_plan_weight *next_to_stream(const struct problem *p, uint64_t cap, uint64_t excess)
 {
     struct swn_plan_weight *largest = NULL;
@@ -252,8 +253,8 @@ static struct swn_plan_weight *next_to_stream(const struct problem *p, uint64_t 
     return largest;
 }
 
-/* Keeps more of what is streamed, the largest pieces first, as long as there is room. What did not fit once never
- * will; of the few weights that may be cut, it is not their size that counts but what of them is not kept. */
+/* Keeps more of the streamed weights, the largest pieces first, while there is room. A piece that did not fit once
+ * never will. Of the few weights that may be cut, the part that is not kept counts, not the size. */
 static uint64_t fill(const struct problem *p, uint64_t room, uint64_t kept)
 {
     size_t whole = p->n;
@@ -285,7 +286,7 @@ static uint64_t fill(const struct problem *p, uint64_t room, uint64_t kept)
     }
 }
 
-/* Diffusion rounds; bring the kept bytes under `room`, then fill what is left. */
+/* Runs diffusion rounds, brings the kept bytes under `room`, and fills the rest. */
 static uint64_t settle(const struct problem *p, const struct candidate *at, uint64_t room, uint64_t kept)
 {
     for (size_t i = 0; i < p->n && kept > room; i++) {
@@ -312,7 +313,7 @@ static uint64_t settle(const struct problem *p, const struct candidate *at, uint
         c->keep_bytes += more;
         kept += more;
     }
-    return fill(p, room, kept); /* with what is smaller than a slice */
+    return fill(p, room, kept); /* with pieces smaller than a slice */
 }
 
 static int by_bytes(const void *a, const void *b)
@@ -334,7 +335,7 @@ static int by_size_and_place(const void *a, const void *b)
     return x->at < y->at ? -1 : x->at > y->at;
 }
 
-/* Indices of the weights, smallest first; NULL without memory. */
+/* Indices of the weights, smallest first; NULL: no memory. */
 static uint32_t *sort_by_size(const struct swn_plan_weight *weights, size_t n)
 {
     struct sized *sized = malloc(n * sizeof *sized);
@@ -362,7 +363,7 @@ static void keep_all(struct swn_plan_weight *weights, size_t n, struct swn_plan 
     out->latency_ns = out->compute_ns;
 }
 
-/* In which pieces what is not kept of the weight comes. 1: in some that at->pieces alone allows. */
+/* Sets the pieces in which the part that is not kept comes. 1: they exist only because of at->pieces. */
 static int set_pieces(const struct problem *p, struct swn_plan_weight *weight, const struct candidate *at)
 {
     uint64_t tail = weight->bytes - weight->keep_bytes,
@@ -377,8 +378,8 @@ static int set_pieces(const struct problem *p, struct swn_plan_weight *weight, c
     return weight->piece && !weight->sliced;
 }
 
-/* Whether some operator has several weights that come whole and do not fit the window together. One of them would be
- * read through its mapping then, in every pass. */
+/* Whether some operator has several whole weights that do not fit the window together. One of them would then be read
+ * through its mapping in every pass. */
 static int is_crowded(const struct problem *p, uint64_t window)
 {
     uint64_t together = 0;
@@ -393,14 +394,14 @@ static int is_crowded(const struct problem *p, uint64_t window)
     return 0;
 }
 
-/* What a pass that reads so many bytes takes at least. */
+/* The least time of a pass that reads `read` bytes. */
 static double least_time(const struct speed *speed, double read, double compute_ns)
 {
     double reading = read / speed->bytes_per_ns;
     return reading > compute_ns ? reading : compute_ns;
 }
 
-/* What it takes on average of the disk's speeds. INFINITY: more than `limit_ns`. */
+/* The mean time over the disk's speeds. INFINITY: more than `limit_ns`. */
 static double time_of(struct problem *p, uint64_t window, double read, double compute_ns, double limit_ns)
 {
     double least = 0, sum = 0;
@@ -420,7 +421,7 @@ static double time_of(struct problem *p, uint64_t window, double read, double co
     return sum + least <= limit_ns ? sum : INFINITY;
 }
 
-/* Whether one that the window would hold is left to the mapping: another candidate has it in the window. */
+/* Whether a weight that the window could hold is left to the mapping: then another candidate has it in the window. */
 static int maps_in_vain(const struct problem *p, uint64_t window)
 {
     for (size_t i = 0; i < p->n; i++)
@@ -429,8 +430,8 @@ static int maps_in_vain(const struct problem *p, uint64_t window)
     return 0;
 }
 
-/* One candidate: nothing larger than at->cap goes through the window, except in slices. 0: it is none, takes longer
- * than `limit_ns`, or is the same as another one. */
+/* One candidate: nothing larger than at->cap goes through the window, except in slices. 0: the candidate is impossible,
+ * takes longer than `limit_ns`, or is the same as another one. */
 static int try_candidate(struct problem *p, const struct candidate *at, double limit_ns, struct swn_plan *out)
 {
     if (at->window > p->budget)
@@ -446,7 +447,7 @@ static int try_candidate(struct problem *p, const struct candidate *at, double l
     kept = settle(p, at, rest, kept);
     if (kept > rest || maps_in_vain(p, at->window))
         return 0;
-    /* What the rounding left over keeps the head of a layer that is too large for anything else. */
+    /* The room that rounding left over keeps the head of a weight that nothing else can hold. */
     for (size_t i = 0; i < p->n; i++) {
         if (!p->weights[i].oversize)
             continue;
@@ -471,7 +472,7 @@ static int try_candidate(struct problem *p, const struct candidate *at, double l
     return out->latency_ns <= limit_ns;
 }
 
-/* Of plans that are all fast enough; equal ones are the same plan to whoever carries it out. */
+/* Of two plans that are both fast enough. Plans that compare equal are the same plan to the engine. */
 static int better(const struct swn_plan *a, const struct swn_plan *b)
 {
     if (a->streamed_bytes != b->streamed_bytes)
@@ -493,7 +494,7 @@ size_t swn_plan_choose(const struct swn_plan *plans, size_t n)
     return best;
 }
 
-/* Near-equal sizes are one candidate, as long as the larger one has a window at all. Sorts; returns how many are left.
+/* Near-equal sizes are one candidate, as long as the larger one has a window. Sorts; returns how many sizes are left.
  */
 static size_t distinct_caps(uint64_t *caps, size_t count, uint64_t budget, uint64_t nearness)
 {
@@ -505,7 +506,7 @@ static size_t distinct_caps(uint64_t *caps, size_t count, uint64_t budget, uint6
     return kept;
 }
 
-/* Narrow windows first, which leave most to be kept. */
+/* Narrow windows first: they leave the most to be kept. */
 static int by_window(const void *a, const void *b)
 {
     const struct candidate *x = a, *y = b;
@@ -516,7 +517,7 @@ static int by_window(const void *a, const void *b)
     return x->pieces != y->pieces ? x->pieces - y->pieces : x->heads_first - y->heads_first;
 }
 
-/* All windows and ways to fill them that fit the budget, sorted. NULL without memory. */
+/* All windows and ways of filling them that fit the budget, sorted. NULL: no memory. */
 static struct candidate *list_candidates(const struct problem *p, const uint64_t *caps, size_t count, size_t *n)
 {
     enum { WIDTHS = 5, WAYS = 4 };
@@ -548,8 +549,8 @@ static struct candidate *list_candidates(const struct problem *p, const uint64_t
     return all;
 }
 
-/* Whether none whose window leaves at most `room` for what is kept can take the place of `best`, or show by being much
- * faster that it is too slow. `least`: what the fastest takes so far. */
+/* Whether no candidate whose window leaves at most `room` for kept weights can replace `best`, or be so much faster
+ * that `best` is too slow. `least`: the time of the fastest candidate so far. */
 static int is_settled(const struct problem *p, const struct swn_plan *best, double least, uint64_t room)
 {
     uint64_t reads = p->total > room ? p->total - room : 0;
@@ -560,7 +561,7 @@ static int is_settled(const struct problem *p, const struct swn_plan *best, doub
     return best->streamed_bytes < reads && best->latency_ns <= (fastest < least ? fastest : least) * (1 + SWN_PLAN_TIE);
 }
 
-/* The best of all windows into *at. 1; 0: none is wide enough for anything; -ENOMEM. */
+/* Finds the best candidate of all windows, *at. 1; 0: no window is wide enough for any weight; -ENOMEM. */
 static int best_candidate(struct problem *p, const uint64_t *caps, size_t count, struct candidate *at,
                           const struct swn_plan *empty)
 {
@@ -598,7 +599,7 @@ static void close_problem(struct problem *p)
     swn_steps_free(&p->steps);
 }
 
-/* What is the same for all candidates. 0, or -ENOMEM. */
+/* Computes the input that all candidates share. 0, or -ENOMEM. */
 static int open_problem(struct problem *p, double compute_ns)
 {
     double before = 0;
@@ -619,7 +620,7 @@ static int open_problem(struct problem *p, double compute_ns)
     return 0;
 }
 
-/* Less than the least window: everything goes through the mapping. */
+/* The budget is below the narrowest window: all weights go through their mappings. */
 static void map_all(const struct problem *p, struct swn_plan *out)
 {
     for (size_t i = 0; i < p->n; i++) {
@@ -642,8 +643,8 @@ static uint64_t mapped_bytes(const struct problem *p)
     return bytes;
 }
 
-/* The candidate's window in whole huge pages, into which a virtual disk reads faster (base/huge_pages.h), where what
- * that keeps less of is not missed, nor left to the mapping. */
+/* Rounds the candidate's window up to whole huge pages, into which a virtual disk reads faster (base/huge_pages.h),
+ * unless the smaller kept set makes the pass slower or leaves more to the mapping. */
 static void widen_to_huge(struct problem *p, struct candidate *at, const struct swn_plan *empty)
 {
     struct candidate wide = *at;
@@ -657,7 +658,7 @@ static void widen_to_huge(struct problem *p, struct candidate *at, const struct 
     *at = wide;
 }
 
-/* The best plan for p, of which not everything fits. caps: the sizes of its weights, with room for MORE_CAPS more. 0,
+/* The best plan for p, whose weights do not all fit. caps: the sizes of its weights, with room for MORE_CAPS more. 0,
  * or -ENOMEM. */
 static int search(struct problem *p, uint64_t *caps, struct swn_plan *out)
 {
@@ -666,7 +667,7 @@ static int search(struct problem *p, uint64_t *caps, struct swn_plan *out)
     if (rc)
         return rc;
     uint64_t largest = p->weights[p->by_size[p->n - 1]].bytes;
-    /* Where large ones may be cut, window widths need not be anybody's size. */
+    /* Where large weights may be cut, the width of a window need not be the size of a weight. */
     size_t count = p->n;
     for (uint64_t cap = RING_LEAST; largest >= CUT_LEAST && cap < largest && count < p->n + MORE_CAPS; cap *= 2)
         caps[count++] = cap;
@@ -733,7 +734,7 @@ int swn_plan_stream_all(struct swn_plan_weight *weights, size_t n, uint64_t budg
 {
     if (!n)
         return -EINVAL;
-    /* Some room less, or the pages of activations that have just gone would be in the way of the last of it. */
+    /* Less than the budget, as pages of activations that were just freed would otherwise delay the last reads. */
     uint64_t window = budget - budget / 16;
     *out = (struct swn_plan){.ring_bytes = window};
     for (size_t i = 0; i < n; i++) {

@@ -1,37 +1,39 @@
 /* scheduler/planner/plan_pieces.c - see plan_pieces.h. */
 #include "scheduler/planner/plan_pieces.h"
 
-/* Slices take turns in groups of those that begin in the same so many bytes: how long slices are goes by the window,
- * and another one is no reason to keep other bytes. In at most so many groups, as each kept one is a mapping. */
+/* Slices take turns in groups; a group has the slices that begin within the same GROUP_BYTES of the weight. The length
+ * of a group does not depend on the length of slices, so a plan with another window, and therefore other slices, keeps
+ * mostly the same bytes. A weight has at most MOST_GROUPS groups, as each kept one is a mapping. */
 #define GROUP_BYTES ((uint64_t)8 << 20)
 #define MOST_GROUPS 64
 
-/* The slices of a weight, of which the last one has the rest. */
+/* The number of slices of a weight. The last slice has the remainder, too. */
 static uint64_t slices_of(const struct swn_plan_weight *weight)
 {
     return weight->bytes > weight->piece ? weight->bytes / weight->piece : 1;
 }
 
-/* How many of `count` come before number k when all are put in the order of their bits, read backwards: the first ones
- * in it are spread evenly over 0..count-1, however many of them. */
+/* The position of number k when 0..count-1 are sorted by their bits read backwards. The first numbers in that order,
+ * however many are taken, are spread evenly over 0..count-1. */
 static uint64_t rank(uint64_t k, uint64_t count)
 {
     uint64_t before = 0;
     for (unsigned bit = 0; count > (uint64_t)1 << bit; bit++)
-        if (k >> bit & 1) /* those that have 0 here, and the same below */
+        if (k >> bit & 1) /* numbers with 0 here, and the same bits below */
             before += (count - (k & (((uint64_t)1 << bit) - 1)) + ((uint64_t)2 << bit) - 1) >> (bit + 1);
     return before;
 }
 
-/* How many slices but for the last one begin before `at`. */
+/* How many slices, not counting the last one, begin before `at`. */
 static uint64_t slices_before(const struct swn_plan_weight *weight, uint64_t at)
 {
     uint64_t n = (at + weight->piece - 1) / weight->piece, most = slices_of(weight) - 1;
     return n < most ? n : most;
 }
 
-/* How many slices begin to stream before this one does, the less of the weight is kept: the last one first, as it has
- * another length, and would be one with a kept one before it; then group by group, each from its end on. */
+/* The turn of a slice: how many slices begin to stream before this one as less of the weight is kept. The last slice
+ * has turn 0, as it has another length, and kept beside a kept slice it would be one piece with it. Then the groups
+ * take turns, each from its end to its beginning. */
 static uint64_t place_in_turn(const struct swn_plan_weight *weight, uint64_t slice)
 {
     uint64_t bytes = GROUP_BYTES, before = 1;
@@ -47,7 +49,7 @@ static uint64_t place_in_turn(const struct swn_plan_weight *weight, uint64_t sli
     return before + slices_before(weight, (own + 1) * bytes) - 1 - slice;
 }
 
-/* Of one that is not kept whole something does. */
+/* Whether the slice is streamed. Of a weight that is not kept whole at least one slice is. */
 static int streams(const struct swn_plan_weight *weight, uint64_t slice)
 {
     uint64_t count = slices_of(weight), kept = weight->keep_bytes / weight->piece;

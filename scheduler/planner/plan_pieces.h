@@ -1,10 +1,11 @@
 /* scheduler/planner/plan_pieces.h - where a weight is cut, and which of its pieces stay, under a plan.
  *
- * A weight that its operator takes whole has its head kept, and its tail streamed, in pieces or at once. A weight that
- * its operator takes in slices has kept and streamed slices in turns, spread evenly in groups of a few MiB: while a
- * kept slice computes the next one is read, so neither the disk nor the operator waits for long, and the window need
- * not hold what the disk could bring during the whole head. The slices do not depend on how much is kept. A plan that
- * keeps more keeps all that a plan with the same slices keeps; with slices of another length, most of it.
+ * A weight that its operator takes whole has a kept head and a streamed tail, which comes in pieces or at once. A
+ * weight that its operator takes in slices has kept and streamed slices in turns, spread evenly in groups of a few MiB:
+ * while a kept slice computes the next one is read, so neither the disk nor the operator waits for long, and the window
+ * need not hold all that the disk could bring during a long head. The slices do not depend on how much is kept. Of two
+ * plans with the same slices, the one that keeps more bytes keeps all that the other one keeps; with slices of another
+ * length, most of them.
  *
  * Pure functions of their arguments; offsets in bytes from the weight's start.
  */
@@ -14,7 +15,7 @@
 #include "scheduler/planner/plan.h"
 
 /* Whether the weight is cut at `at`. The last piece is never smaller than the others, but up to twice as large: math
- * libraries compute very small products in another way, and then with other bits. */
+ * libraries compute very small products in another way, with other bits. */
 int swn_plan_cuts(const struct swn_plan_weight *weight, uint64_t at);
 
 /* The first cut after `at`, or weight->bytes. */

@@ -6,14 +6,14 @@
 #include <string.h>
 
 #define MIB ((uint64_t)1 << 20)
-/* scheduler/planner/plan.c cuts what is larger, into pieces of half as much at least; two of those have to be in the
- * window. */
+/* scheduler/planner/plan.c cuts larger weights into pieces of at least half this size; the window has to hold two of
+ * them. */
 #define CUT_FROM (16 * MIB)
 #define RING_LEAST (4 * MIB)
-/* Such a piece. */
+/* The size of such a piece. */
 #define MOST_READ (8.0 * MIB)
 #define PAGE ((uint64_t)4096)
-/* Each takes what the one before says; after three they differ by less than measurements do. */
+/* Each round uses the plan of the round before; after three the results differ by less than measurements do. */
 #define ROUNDS 3
 
 static uint64_t always_there(const struct swn_predict *p)
@@ -48,20 +48,20 @@ static double bytes_per_ns(double alpha)
     return alpha > 0 ? 1e-9 / alpha : 1e9;
 }
 
-/* Of a disk that nobody else's work keeps waiting. Else it is measured by itself, before or after what is read beside
- * passes; a disk that was faster then, with less of the processors, was another disk, and passes will see that one
- * (GPT-2 within 25 % was predicted to take a quarter longer than it did). */
+/* Seconds per byte of the idle disk. Preferably measured beside the passes: a disk that was measured alone, and was
+ * faster then, with less of the processors, tells less about the disk that passes will see (with it, GPT-2 within 25 %
+ * was predicted to take a quarter longer than it did). */
 static double resting_alpha(const struct swn_predict *p)
 {
-    if (p->rest_alpha > 0) /* in the same seconds and the same reads */
+    if (p->rest_alpha > 0) /* measured in the same seconds, with the same reads */
         return p->busy_alpha > 0 && p->busy_alpha < p->rest_alpha ? p->busy_alpha : p->rest_alpha;
     if (!(p->busy_alpha > 0) || p->busy_alpha >= p->c.alpha)
         return p->c.alpha;
-    /* It comes less what a read costs beside its bytes, which of small reads is most, and not known so well. */
+    /* busy_alpha is without the cost of each read, which is most of a small read's time, and not known well. */
     return p->busy_alpha > p->c.alpha / 2 ? p->busy_alpha : p->c.alpha / 2;
 }
 
-/* What of the budget there is for weights that come and go. */
+/* The part of the budget for weights that come and go. */
 static uint64_t for_weights(const struct swn_predict *p, uint64_t budget_bytes)
 {
     uint64_t taken = always_there(p);
@@ -92,8 +92,8 @@ static struct swn_plan_weight weight_of(const struct swn_predict *p, size_t i, u
     return weight;
 }
 
-/* Layers that never leave lend their time to the weight read before them; before the first one, to the last of the
- * pass before. */
+/* The time of layers that never leave is added to the weight that is read before them; before the first weight, to the
+ * last weight of the pass before. */
 static size_t make_weights(const struct swn_predict *p, uint64_t budget_bytes, struct swn_plan_weight *weights)
 {
     size_t n = 0;
@@ -141,8 +141,8 @@ static int predict(const struct swn_predict *p, struct swn_plan_weight *weights,
     struct swn_disk_model disk = {.bytes_per_ns = bytes_per_ns(alpha),
                                   .read_ns = swn_predict_read_s(p->layers, p->n, p->c.beta) * 1e9,
                                   .wait_ns = p->wait_s * 1e9};
-    /* What of that is the disk's is known. The library lends a weight by one reference, and its thread is the
-     * program's. */
+    /* The disk's part of beta is known. The rest is lending: the library lends a weight by one reference, in the
+     * program's thread. */
     if (p->read_s > 0) {
         disk.read_ns = p->read_s * 1e9;
         disk.lend_ns = (p->c.beta + p->c.eta) * 1e9;
@@ -150,7 +150,7 @@ static int predict(const struct swn_predict *p, struct swn_plan_weight *weights,
     return swn_plan_predict(weights, n, weight_bytes, &disk, out);
 }
 
-/* Part of the time. */
+/* The part of a pass's time that is spent computing. */
 static double computing(const struct swn_plan *plan)
 {
     return plan->latency_ns > plan->compute_ns ? plan->compute_ns / plan->latency_ns : 1;
@@ -170,7 +170,8 @@ int swn_predict_plan(const struct swn_predict *p, uint64_t budget_bytes, struct 
     double longer = 1;
     int rounds = slower > 0 ? ROUNDS : p->contention > 0;
     for (int round = 0; !rc && out->latency_ns > 0 && round < rounds; round++) {
-        /* The disk has the processors to itself while the program waits for it: so long, says the plan before. */
+        /* The disk has all processors while the program waits for it; the plan of the round before says for how long.
+         */
         double alpha = resting + slower * computing(out), before = longer;
         double busy = (double)out->streamed_bytes * alpha * 1e9 / out->latency_ns; /* part of the time */
         longer = 1 + p->contention * (busy < 1 ? busy : 1);

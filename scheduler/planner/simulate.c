@@ -6,27 +6,27 @@
 
 #define MIB ((uint64_t)1 << 20)
 
-/* A mapping is read page by page as the kernel happens to touch it, at a fraction of what the disk gives. */
+/* A mapping is read page by page as the kernel touches it, at a fraction of the disk's speed. */
 #define MAPPING_PENALTY 16
-/* What is read is mapped at its weight's address, and its extent again when it goes: by chunks of a huge page that
- * hold several weights 7 to 40 us per MiB (docs/decisions/0001-one-address-per-weight.md). */
+/* A weight that was read is mapped at its address, and its extent is mapped again when it goes: 7 to 40 us per MiB for
+ * chunks of a huge page that hold several weights (docs/decisions/0001-one-address-per-weight.md). */
 #define PUBLISH_NS_PER_BYTE (15e3 / (double)MIB)
 
 #define PASSES 4
-#define COUNTED 2 /* of the passes, from the end; before that the window fills */
-/* Sums in another order differ by less than this part of them. */
+#define COUNTED 2 /* passes at the end that count; before them the window fills */
+/* Sums of the same terms in another order differ by less than this part of them. */
 #define ROUNDING 1e-9
 
-/* One step of a pass, or several in a row that are the same: computing with what is kept, reads, then computing. */
+/* One step of a pass, or several equal ones in a row: computing with kept bytes, reads, then computing. */
 struct swn_step {
-    uint64_t bytes, piece;                  /* to be read, in parts of so many; 0: nothing */
+    uint64_t bytes, piece;                  /* to be read, in parts of `piece` bytes; 0: nothing */
     double read_ns, last_ns;                /* of one part, and of the last one, which may be shorter */
-    double before_ns, compute_ns, after_ns; /* what was read can go before the last one */
+    double before_ns, compute_ns, after_ns; /* bytes that were read may leave before after_ns */
     size_t times;
     int mapped; /* read through the mapping */
 };
 
-/* What a step has of the window until it is done. */
+/* The bytes of the window that a step holds until it is done. */
 struct swn_held {
     uint64_t bytes;
     double until;
@@ -39,7 +39,7 @@ void swn_steps_free(struct swn_steps *s)
     *s = (struct swn_steps){0};
 }
 
-/* Memory for n of that size, the old if that is enough; what was in it is lost. NULL: there is none. */
+/* Memory for n elements of that size; the old memory if it suffices. Its content is lost. NULL: no memory. */
 static void *reserve(void *at, size_t *room, size_t n, size_t size)
 {
     if (n <= *room)
@@ -59,7 +59,7 @@ static double read_time(const struct swn_disk_model *d, uint64_t bytes, double s
 
 static void set_reads(struct swn_step *step, const struct swn_disk_model *d, double saved)
 {
-    uint64_t last = step->piece != step->bytes ? step->bytes % step->piece : 0; /* most come at once: no division */
+    uint64_t last = step->piece != step->bytes ? step->bytes % step->piece : 0; /* mostly equal: no division */
     step->read_ns = read_time(d, step->piece, saved);
     step->last_ns = last ? read_time(d, last, saved) : step->read_ns;
     if (step->mapped)
@@ -71,7 +71,7 @@ static double own_time(const struct swn_plan_weight *weight)
     return weight->op_ns > 0 && weight->op_ns < weight->compute_ns ? weight->op_ns : weight->compute_ns;
 }
 
-/* Those of a weight whose operator gets all of it at once. */
+/* The step of a weight whose operator takes all of it at once. */
 static struct swn_step step_of(const struct swn_plan_weight *weight, const struct swn_disk_model *d)
 {
     uint64_t tail = weight->keep ? 0 : weight->bytes - weight->keep_bytes, piece = weight->piece ? weight->piece : tail;
@@ -89,8 +89,8 @@ static struct swn_step step_of(const struct swn_plan_weight *weight, const struc
     return step;
 }
 
-/* Those of one whose operator takes it in slices: slices of the same size, and the last one, which is up to twice as
- * large, each of them after its share of the kept ones. Returns how many. */
+/* The steps of a weight whose operator takes slices: slices of equal size and a last one, which is up to twice as
+ * large, each after its share of the kept ones. Returns the number of steps. */
 static size_t steps_of(const struct swn_plan_weight *weight, const struct swn_disk_model *d, struct swn_step *to)
 {
     size_t n = 0;
@@ -118,18 +118,18 @@ struct run {
     struct swn_held *held; /* first in, first out */
     size_t oldest, newest;
     uint64_t window, used;
-    double wait_ns;        /* from when a read is asked for until its bytes begin to come */
-    double disk_free, end; /* until when the disk reads what was asked for; when the step before is done */
+    double wait_ns;        /* from the request of a read until its bytes begin to come */
+    double disk_free, end; /* when the disk is done with all requests; when the step before is done */
 };
 
-/* Reads what the step needs, part by part. */
+/* Reads the bytes that the step needs, part by part. */
 static inline __attribute__((always_inline)) void read_step(struct run *r, const struct swn_step *step)
 {
     double begin = r->disk_free;
     uint64_t bytes = step->bytes, piece;
     if (step->mapped) {
         if (r->end > begin)
-            begin = r->end; /* nothing is read ahead for it */
+            begin = r->end; /* nothing is read ahead for a mapping */
         begin += step->read_ns;
         bytes = 0;
     }
@@ -162,7 +162,7 @@ static inline __attribute__((always_inline)) void run_step(struct run *r, const 
     r->end += step->after_ns;
 }
 
-/* So long a pass computes and reads at least. */
+/* The least time in which a pass can compute and read. */
 static void least_times(const struct swn_step *steps, size_t count, double *compute, double *read)
 {
     *compute = *read = 0;
@@ -175,7 +175,8 @@ static void least_times(const struct swn_step *steps, size_t count, double *comp
     }
 }
 
-/* What one pass leaves for the next is what it found: all that follow take as long. `before`: when it began. */
+/* Whether the pass left the same state as it found: then all later passes take as long. `before`: the state when the
+ * pass began. */
 static int is_steady(const struct run *r, const struct run *before)
 {
     double later = r->end - before->end, near = ROUNDING * r->end;
@@ -223,7 +224,7 @@ double swn_steps_pass(struct swn_steps *s, const struct swn_plan_weight *weights
             run.count += steps_of(&weights[i], disk, s->step + run.count);
         else
             s->step[run.count++] = step_of(&weights[i], disk);
-        /* What reads nothing follows the step before. */
+        /* A step that reads nothing is added to the step before. */
         if (!weights[i].sliced && run.count > 1 && !s->step[run.count - 1].bytes) {
             const struct swn_step *own = &s->step[--run.count];
             s->step[run.count - 1].after_ns += own->compute_ns + own->after_ns;

@@ -1,9 +1,9 @@
 /* scheduler/planner/simulate.h - how long a pass takes under a plan, simulated.
  *
- * Reads are served in order by one disk and may begin when the window has room; a weight, or a slice of one, computes
- * when it is there and its predecessor is done. Four passes, of which the last two count, or fewer where one leaves the
- * window and the disk as it found them. A search simulates a hundred candidates, so what they need of memory is kept
- * from one to the next, and one that is certain to be too slow is not followed to its end.
+ * One disk serves reads in order, and a read may begin when the window has room. A weight, or a slice of one, computes
+ * when it has been read and its predecessor is done. The simulation runs four passes, of which the last two count, or
+ * fewer where a pass leaves the window and the disk as it found them. A search simulates a hundred candidates, so the
+ * memory is kept from one to the next, and a candidate that is certain to be too slow is not simulated to its end.
  *
  * Not thread-safe: a swn_steps belongs to one caller. Times in nanoseconds.
  */
@@ -18,7 +18,7 @@
 struct swn_step;
 struct swn_held;
 
-/* Room for simulations; all zero to begin with. */
+/* Memory for simulations; zero-initialised. */
 struct swn_steps {
     struct swn_step *step;
     struct swn_held *held;
@@ -27,8 +27,8 @@ struct swn_steps {
 
 void swn_steps_free(struct swn_steps *s);
 
-/* One pass under what weights[] say is kept and sliced. INFINITY: more than `limit_ns`, however the rest goes. 0: there
- * is no memory to find out. */
+/* Simulates one pass when weights[] say what is kept and sliced. INFINITY: the pass takes more than `limit_ns`. 0: no
+ * memory. */
 double swn_steps_pass(struct swn_steps *s, const struct swn_plan_weight *weights, size_t n, uint64_t window,
                       const struct swn_disk_model *disk, double limit_ns);
 
