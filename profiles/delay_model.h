@@ -3,7 +3,7 @@
  * A block of s bytes, d references (parameter depth) and f floating-point operations takes
  *     t_in  = alpha s + beta d     to read and to assemble by reference
  *     t_ex  = gamma f              to compute
- *     t_out = eta d                to let go of
+ *     t_out = eta d                to drop
  * A product and the sum it goes into count as two operations, as in torch.utils.flop_counter. Where a layer's
  * computing was measured, that time takes the place of gamma f. Seconds throughout.
  */
@@ -21,7 +21,7 @@ struct swn_coefficients {
     double eta;   /* s per reference */
 };
 
-/* One layer, or several together. */
+/* One layer, or the sum of several. */
 struct swn_layer {
     uint64_t bytes;
     uint64_t depth; /* references */

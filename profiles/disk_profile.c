@@ -55,7 +55,7 @@ int swn_disk_queue(struct swn_queue_depth *out, const char *path, char why[SWN_P
     struct stat st;
     if (stat(path, &st))
         return say(why, -errno, strerror(errno));
-    if (!S_ISREG(st.st_mode)) /* a fifo would keep us waiting */
+    if (!S_ISREG(st.st_mode)) /* opening a fifo would block */
         return say(why, -EINVAL, "it is no regular file");
     char *text;
     size_t len;

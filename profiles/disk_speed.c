@@ -3,21 +3,21 @@
 
 #define READ_LEAST_NS 20e3
 #define WAIT_MOST_NS 20e6
-/* What has faded to less than so many rows is no longer how the disk is. */
+/* With fewer batches, after fading, the speed is unknown. */
 #define LEAST 8
-/* Reads of a model may all be of nearly one size; then a line through them says little, and less than so many rows of
- * reads of no bytes that cost what such reads usually do. */
+/* Reads of a model may all have nearly one size; then a line through them says little. So a fit starts from this many
+ * batches of zero bytes at the usual cost of a read. */
 #define USUAL 16
-/* And this one nothing: its slope is that far from the mean. */
+/* A slope this many times off the mean is not used. */
 #define OTHER_SLOPE 4
-/* A read that takes so many times what it should is none that the disk was slow with: somebody has stopped the process,
- * or the machine. Unless it is so for more than so many reads. */
+/* A read that takes this many times the usual time does not measure the disk: the process, or the machine, was stopped.
+ * Only if more than STALLS reads in a row are that slow does the disk count as slow. */
 #define STALL 10
 #define STALL_NS 20e6
 #define STALLS 4
 #define SOME 3
 
-/* Of those of which there are some. */
+/* The mean time per byte, when there are enough samples. */
 static double mean_of(const struct swn_online *o)
 {
     return o->samples >= SOME && o->x > 0 ? o->y / o->x : 0;
@@ -28,7 +28,7 @@ static int is_known(const struct swn_online *o)
     return o->n >= LEAST && mean_of(o) > 0;
 }
 
-/* Whether the process, or the machine, has been stopped meanwhile. */
+/* Whether the time is so long that the process or the machine must have been stopped. */
 static int is_stall(double bytes, double ns, double usual)
 {
     return ns > STALL * usual * bytes + STALL_NS;
@@ -42,7 +42,7 @@ static int is_stalled(struct swn_disk_speed *p, double bytes, double ns)
     return stalled && p->stalls <= STALLS;
 }
 
-/* What little is known may have been learned in such a time itself: then that is forgotten. */
+/* The first samples may themselves come from a stopped process: then they are forgotten. */
 static void learn(struct swn_online *o, double bytes, double ns)
 {
     if (o->samples && o->samples < 2 * LEAST && is_stall(o->x / o->n, o->y / o->n, ns / bytes))
@@ -57,7 +57,7 @@ static void end_row(struct swn_disk_speed *p)
         double before = p->alone.n > 0 ? p->alone_reads / p->alone.n : 0;
         learn(&p->alone, bytes, ns);
         p->alone_reads = before * (p->alone.n - 1) + reads;
-        swn_online_fade(&p->queued); /* where the disk has always to be waited for, that is how fast it is */
+        swn_online_fade(&p->queued); /* where every batch waits for the disk's answer, that is the disk's speed */
     } else if (p->batch.reads == SWN_DISK_SPEED_BATCH) {
         learn(&p->queued, bytes / reads, ns / reads);
     }
@@ -90,7 +90,7 @@ void swn_disk_speed_add(struct swn_disk_speed *p, double bytes, double begun_ns,
     p->done_ns = done_ns > p->done_ns ? done_ns : p->done_ns;
 }
 
-/* Of y = c[0] x + c[1]. 0, or it says nothing. */
+/* Fits y = c[0] x + c[1]. 0, or 1 when the samples do not determine the line. */
 static int line(const struct swn_online *o, double c[2])
 {
     double mean = mean_of(o);
@@ -110,7 +110,7 @@ static unsigned from_queued(const struct swn_online *o, struct swn_disk_model *o
     return SWN_DISK_SPEED_SPEED | SWN_DISK_SPEED_READ;
 }
 
-/* What of a row's time is neither its bytes' nor its reads'. */
+/* The part of a batch's time that is neither for its bytes nor for its reads. */
 static double wait_of(double row_ns, double reads, double read_ns)
 {
     double wait = row_ns - reads * read_ns;

@@ -1,9 +1,9 @@
-/* profiles/disk_speed.h - how fast a disk is, as its reads come in.
+/* profiles/disk_speed.h - the speed of a disk, learned from its reads.
  *
- * A disk serves several reads at once, so the time of one read says little. Batches of reads are measured instead, each
- * from when it was begun, or the batch before was done, to when its last read was done. A batch that was begun when
- * nothing was under way waits for the disk's answer, one that others are queued before does not. The two are told
- * apart, as plans differ in how many of each they have (struct swn_disk_model).
+ * A disk serves several reads at once, so the time of one read says little. Batches of reads are measured instead. The
+ * time of a batch runs from its begin, or the end of the batch before, to the end of its last read. A batch that begins
+ * while no read is under way waits for the disk's answer; a batch behind other reads does not. The two kinds are
+ * measured separately, as plans differ in how many of each they have (struct swn_disk_model).
  *
  * Older reads fade. Constant memory, no system calls; not thread-safe. Nanoseconds.
  */
@@ -14,42 +14,42 @@
 
 struct swn_disk_model {
     double bytes_per_ns;
-    double read_ns; /* what each read costs beyond its bytes, whatever else is under way */
-    double wait_ns; /* what a read takes longer when no other is under way, as it waited for room in the ring: until its
-                     * bytes begin to come; 0 where read_ns has it */
-    double lend_ns; /* what the program itself spends on each read, to be lent its bytes and to return them */
+    double read_ns; /* the cost of each read beyond its bytes, whatever else is under way */
+    double wait_ns; /* how much longer a read takes that had to wait for room in the ring, so that no other read is
+                       under way: until its bytes begin to come; 0 where read_ns includes it */
+    double lend_ns; /* the program's own time for each read, to borrow its bytes and return them */
 };
 
-/* What one direct read costs beyond its bytes where it was not measured; NVMe and virtio disks take 50 to 200 us. */
+/* The cost of one direct read beyond its bytes, when it was not measured; NVMe and virtio disks take 50 to 200 us. */
 #define SWN_DISK_READ_NS 100e3
 
-/* All zero to begin with. */
+/* Zero-initialised. */
 struct swn_disk_speed {
-    struct swn_online queued; /* of a read, by its bytes: the means of batches */
-    struct swn_online alone;  /* of a batch, by its bytes */
-    double alone_reads;       /* in all of the latter, faded as they are */
-    double done_ns;           /* when the last read was done */
+    struct swn_online queued; /* time of a read by its bytes: the means of batches behind other reads */
+    struct swn_online alone;  /* time of a batch by its bytes, of batches that began alone */
+    double alone_reads;       /* number of reads in the latter, faded like them */
+    double done_ns;           /* when the last read ended */
     unsigned stalls;          /* in a row */
     struct {
         double bytes, ns;
         unsigned reads;
         int alone;
-    } batch; /* that is not complete */
+    } batch; /* the incomplete batch */
 };
 
 /* Reads of a batch. */
 #define SWN_DISK_SPEED_BATCH 4
 
-/* A read of `bytes` was asked for at begun_ns and done at done_ns. Called in the order in which reads are done. */
+/* A read of `bytes` was requested at begun_ns and ended at done_ns. To be called in the order in which reads end. */
 void swn_disk_speed_add(struct swn_disk_speed *p, double bytes, double begun_ns, double done_ns);
-/* A read was done at done_ns that says nothing of the disk's usual speed. */
+/* A read ended at done_ns that says nothing about the disk's usual speed. */
 void swn_disk_speed_skip(struct swn_disk_speed *p, double done_ns);
 
-/* How fast it is, what a read costs, and how long its answer takes. */
+/* The speed, the cost of a read, and the wait for the disk's answer. */
 enum { SWN_DISK_SPEED_SPEED = 1, SWN_DISK_SPEED_READ = 2, SWN_DISK_SPEED_WAIT = 4 };
 
-/* Which of these it knows. 0: none, and *out stays as it was. Else what is not known is what disks usually have; but
- * without SWN_DISK_SPEED_READ the speed has in it what reads cost. */
+/* Which of these are known. 0: none, and *out is unchanged. Otherwise the unknown ones get the usual values of disks;
+ * but without SWN_DISK_SPEED_READ the speed includes the cost of reads. */
 unsigned swn_disk_speed_get(const struct swn_disk_speed *p, struct swn_disk_model *out);
 
 #endif

@@ -85,7 +85,7 @@ static uint64_t elements(const struct swn_shape *s)
     return n;
 }
 
-/* The i-th size from behind; 1 where there is none. */
+/* The i-th size from the end; 1 where there is none. */
 static uint64_t from_behind(const struct swn_shape *s, unsigned i)
 {
     return i < s->n ? extent(s->d[s->n - 1 - i]) : 1;
@@ -102,7 +102,7 @@ static uint64_t output(const struct swn_flops_op *op, unsigned i, int64_t in, in
     return padded < reach ? 0 : (padded - reach) / (uint64_t)op->stride[i] + 1;
 }
 
-/* Every weight is used once per position: of the output, or of the input where that is what the kernel goes over. */
+/* Every weight is used once per position: of the output, or of the input where the kernel iterates over the input. */
 static uint64_t conv(const struct swn_flops_op *op)
 {
     const struct swn_shape *in = &op->tensor[0], *weight = &op->tensor[1];
@@ -144,7 +144,7 @@ static uint64_t attention(const struct swn_shape *q, const struct swn_shape *k, 
                           plus(from_behind(q, 0), from_behind(v, 0))));
 }
 
-/* Every element of a weight matrix once per row of the input; biases have one dimension. */
+/* Every element of a weight matrix counts once per row of the input; biases have one dimension. */
 static uint64_t projections(const struct swn_flops_op *op)
 {
     const struct swn_shape *in = &op->tensor[0];

@@ -1,9 +1,9 @@
 /* profiles/flops.h - floating-point operations of an operator, from the shapes of its tensors.
  *
  * A product and the sum it goes into are two operations and a bias costs nothing, as in torch.utils.flop_counter, which
- * knows convolutions, products of matrices and attention. Beyond it, and small beside those: a batch norm with known
- * statistics takes 2 per element (a product, a sum), a norm that makes its own 5 (mean and variance as well), and an
- * embedding 1 per element it copies, since it computes nothing.
+ * knows convolutions, products of matrices and attention. Small terms beyond it: a batch norm with known statistics
+ * takes 2 per element (a product, a sum), a norm that makes its own 5 (mean and variance as well), and an embedding 1
+ * per element it copies, since it computes nothing.
  *
  * Pure arithmetic over sizes; C, so that it can be tested without PyTorch. Thread-safe. Results saturate.
  */
@@ -29,8 +29,8 @@ enum swn_flops_kind {
     SWN_FLOPS_MATMUL,         /* a, b as torch.matmul takes them */
     SWN_FLOPS_MATMUL_ADD,     /* sum, a, b */
     SWN_FLOPS_ATTENTION,      /* q, k, v */
-    SWN_FLOPS_ENCODER,        /* input (batch x length x width), the layer's own weights */
-    SWN_FLOPS_RNN,            /* input, its own weights */
+    SWN_FLOPS_ENCODER,        /* input (batch x length x width), then the layer's weights */
+    SWN_FLOPS_RNN,            /* input, then its weights */
     SWN_FLOPS_BATCH_NORM,     /* input */
     SWN_FLOPS_NORM,           /* input */
     SWN_FLOPS_EMBEDDING,      /* table, indices */

@@ -9,15 +9,15 @@
 /* Columns whose angle is smaller than this (as 1 - cos^2) cannot be told apart by measured times. */
 #define SAME_COLUMN 1e-6
 #define ROUNDS 30
-/* Of the median distance; 1.48 of it is one standard deviation where errors are normal. */
+/* In units of the median distance; 1.48 of it is one standard deviation where errors are normal. */
 #define OUTLIER (6 * 1.4826)
 /* An exact fit makes every distance zero: rounding is no outlier. */
 #define LEAST_DISTANCE 1e-9
 
-/* Each new sample takes so much from all older ones: about the last 200 count. */
+/* The factor by which each new sample fades all older ones: about the last 200 count. */
 #define FADE 0.995
 #define ONLINE_LEAST 8
-/* So many times what was expected. */
+/* A sample this many times the expected one is an outlier. */
 #define OUTLIER_ONLINE 8
 
 static int by_value(const void *a, const void *b)
@@ -34,7 +34,7 @@ double swn_median(double *values, size_t n)
     return n % 2 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
 }
 
-/* No libm: the library needs nothing but libc. */
+/* Without libm: the library needs nothing but libc. */
 static double larger(double a, double b)
 {
     return a > b ? a : b;
@@ -84,7 +84,7 @@ static double distance(const struct swn_sample *s, unsigned columns, const doubl
     return fabs(s->y - predict(s, columns, c));
 }
 
-/* Least absolute deviations by reweighting, then weight 0 for what is far out and 1 for the rest. */
+/* Least absolute deviations by reweighting; then weight 0 for outliers and 1 for all others. */
 static int weigh(const struct swn_sample *s, double *weight, double *far, size_t n, unsigned columns)
 {
     double c[2], scale = 0;
@@ -174,7 +174,7 @@ const char *swn_fit_error(int err)
     }
 }
 
-/* y by x, whatever the model; 0: it has not seen enough. */
+/* The ratio of y to x; 0: too few samples. */
 static double mean_of(const struct swn_online *o)
 {
     return o->samples >= ONLINE_LEAST && o->x > 0 ? o->y / o->x : 0;
@@ -195,7 +195,7 @@ void swn_online_add(struct swn_online *o, double x, double y)
         return;
     double c[2], mean = mean_of(o);
     double expected = swn_online_get(o, c) == 0 ? c[0] * x + c[1] : mean * x;
-    /* One disk that was busy with something else, or a process that was stopped, is not worth two hundred samples. */
+    /* A disk that was busy with other work, or a process that was stopped, must not outweigh two hundred samples. */
     if (expected > 0 && y > OUTLIER_ONLINE * expected)
         y = OUTLIER_ONLINE * expected;
     swn_online_fade(o);

@@ -11,13 +11,13 @@
 
 #define PAGE ((uint64_t)4096)
 #define LARGEST ((uint64_t)256 << 20)
-/* More than caches hold, in so far as the model is more. */
+/* More than processor caches hold, for a model that is larger. */
 #define FILE_BYTES ((uint64_t)128 << 20)
 #define MOST_LAYERS ((size_t)96)
 #define ROUNDS 3
 #define MOST_BYTES ((uint64_t)4 << 30)
 #define ALONE 32 /* reads with nothing before them */
-/* What is larger is read in parts, as the library does. */
+/* Larger layers are read in parts, as the library does. */
 #define PART ((uint64_t)8 << 20)
 _Static_assert(2 * PART <= SWN_SCRATCH_WINDOW, "two are under way at once");
 
@@ -57,18 +57,18 @@ static void close_probe(struct probe *b)
     swn_scratch_close(&b->scratch);
 }
 
-/* Reads under way at once, as when layers are read ahead: so many as a window would hold, but two of large ones. */
+/* Reads under way at once, as when layers are read ahead: as many as a window would hold, but two of large ones. */
 #define DEPTH 8
 #define WINDOW ((uint64_t)8 << 20)
 
-/* What is read of one layer in one round: several times it, if it is small, and whole parts of it, if it is large. */
+/* The reads of one layer in one round: a small layer is read several times, a large one in parts. */
 struct stretch {
     struct swn_profile_layer *layer;
     int round;
     uint64_t bytes; /* of each read */
     unsigned reads;
-    unsigned layers; /* in all of them */
-    double seconds;  /* that they take */
+    unsigned layers; /* in all of these reads */
+    double seconds;  /* the time of these reads */
 };
 
 static struct stretch stretch_of(struct swn_profile_layer *l, int round)
@@ -79,7 +79,7 @@ static struct stretch stretch_of(struct swn_profile_layer *l, int round)
         s.bytes = PART, s.reads = (unsigned)(bytes / PART), s.layers = 1;
     else if (bytes >= WINDOW / DEPTH)
         s.reads = s.layers =
-            bytes <= WINDOW / 2 ? (unsigned)(WINDOW / bytes) : 2; /* one may come before the one ahead */
+            bytes <= WINDOW / 2 ? (unsigned)(WINDOW / bytes) : 2; /* one read may end before the one ahead of it */
     return s;
 }
 
@@ -88,15 +88,15 @@ static uint64_t all_of(const struct stretch *s)
     return s->bytes * s->reads;
 }
 
-/* One after the other without a pause, as in a pass that the disk is the bottleneck of: what is read of a layer alone
- * would have its wait for a disk that has nothing else to do, and for the last piece of its own, in its time. So a
- * read's time begins when the one before came. All have ended when this returns. */
+/* Reads one after the other without a pause, as in a pass that waits for the disk. Reads of one layer alone would
+ * include the wait for an idle disk, and the last piece's. So the time of a read begins when the read before ended. All
+ * reads have ended when this returns. */
 static int read_all(struct probe *b, struct stretch *stretches, size_t count)
 {
     struct swn_scratch_read reads[DEPTH];
     struct stretch *of[DEPTH];
     size_t first = 0, next = 0, stretch = 0;
-    unsigned done = 0; /* of the stretch */
+    unsigned done = 0; /* reads of the stretch */
     uint64_t flight = 0;
     double back_s = 0;
     int rc = 0;
@@ -125,7 +125,7 @@ static int read_all(struct probe *b, struct stretch *stretches, size_t count)
     }
 }
 
-/* Reads of one layer at a time, each with nothing before it: what they take longer than those in a row. */
+/* Reads single layers with no other read under way, and compares their times with those of reads in a row. */
 static int read_alone(struct probe *b, const struct stretch *stretches, size_t n, double *wait_s)
 {
     double waits[ALONE];
@@ -153,8 +153,8 @@ static int make_room(struct swn_profile_layer *l)
     return reads && releases ? 0 : -ENOMEM;
 }
 
-/* Layers of one model hardly differ in how many references they have to the byte, and then nobody could tell what a
- * byte takes from what a reference takes: so each comes with its own number, and with more. */
+/* Layers of one model have nearly the same number of references per byte, and then the cost of a byte cannot be told
+ * from the cost of a reference. So each layer is measured with its own number of references, and with more. */
 static size_t references_of(const struct swn_profile_layer *l, int round)
 {
     static const size_t more[ROUNDS] = {0, 16, 64};
@@ -162,7 +162,7 @@ static size_t references_of(const struct swn_profile_layer *l, int round)
     return n < SWN_PROBE_REFS ? (size_t)n : SWN_PROBE_REFS;
 }
 
-/* The references' part of what a stretch took, and the two in the profile. */
+/* Measures the references of a stretch, and adds the read and the release to the profile. */
 static int note(struct probe *b, const struct stretch *s)
 {
     struct swn_profile_layer *l = s->layer;
@@ -179,8 +179,7 @@ static int note(struct probe *b, const struct stretch *s)
     return 0;
 }
 
-/* Which layers are read, all rounds of each, in the order in which a pass has them, and before them what nobody counts.
- */
+/* Chooses the layers to read, in the order of a pass, in all rounds. A first stretch warms up and does not count. */
 static size_t choose(const struct swn_profile *p, struct stretch *out)
 {
     size_t n = 0, chosen, step = (p->layer_count + MOST_LAYERS - 1) / MOST_LAYERS;
@@ -209,7 +208,7 @@ static int probe(struct probe *b, struct stretch *stretches, size_t n, double *w
     if (!rc && n > 1)
         rc = read_alone(b, stretches, n, wait_s);
     if (!rc)
-        rc = swn_probe_refs_time(&b->refs, SWN_PROBE_REFS, &in, &out); /* these have page tables now */
+        rc = swn_probe_refs_time(&b->refs, SWN_PROBE_REFS, &in, &out); /* after this the addresses have page tables */
     for (size_t i = 1; !rc && i < n; i++)
         rc = note(b, &stretches[i]);
     return rc;
@@ -217,7 +216,7 @@ static int probe(struct probe *b, struct stretch *stretches, size_t n, double *w
 
 int swn_probe(struct swn_profile *p, const struct swn_io *io, const char *dir, const struct swn_queue_depth *queue)
 {
-    struct probe b = {.refs = {.res = {.pagemap_fd = -1}}}; /* closed also where it was never opened */
+    struct probe b = {.refs = {.res = {.pagemap_fd = -1}}}; /* closing must work where opening never began */
     if (!p->layer_count)
         return -ENODATA;
     struct stretch *stretches = calloc(p->layer_count + 1, ROUNDS * sizeof *stretches);
@@ -225,7 +224,7 @@ int swn_probe(struct swn_profile *p, const struct swn_io *io, const char *dir, c
     int rc = stretches ? open_probe(&b, p, io, dir, queue) : -ENOMEM;
     if (!rc)
         rc = probe(&b, stretches, choose(p, stretches), &wait_s);
-    if (!rc && p->wait_s < 0) /* else it is known of a disk beside the program */
+    if (!rc && p->wait_s < 0) /* else it was measured beside the program */
         p->wait_s = wait_s;
     close_probe(&b);
     free(stretches);

@@ -1,9 +1,10 @@
-/* profiles/probe_layers.h - how long layers take to come and to go where nothing was streamed while a model was
- * profiled.
+/* profiles/probe_layers.h - how long layers take to read and to drop, for a profile of a run in which nothing was
+ * streamed.
  *
- * Writes a scratch file into a directory of block stores and reads pieces of the sizes of the model's layers, a few at
- * once as when layers are read ahead, through the fetch queue that streams weights; registers as many references as a
- * layer has, and more, and lets go of them. For programs, which may take seconds and hundreds of MiB of disk.
+ * The probe writes a scratch file into a directory of block stores, and reads pieces of the sizes of the model's layers
+ * through the fetch queue that streams weights, a few at once as when layers are read ahead. It registers as many
+ * references as a layer has, and more, and releases them. For programs only: it takes seconds and hundreds of MiB of
+ * disk.
  */
 #ifndef SWN_PROFILES_PROBE_LAYERS_H
 #define SWN_PROFILES_PROBE_LAYERS_H
@@ -11,8 +12,8 @@
 #include "base/io.h"
 #include "profiles/profile.h"
 
-/* Adds reads and releases to the layers of p, and how long a read waits. queue: how the disk is read
- * (profiles/disk_profile.h); NULL, or a depth of 0: as without a device profile. 0 or -errno. Bytes read in all are
+/* Adds reads and releases to the layers of p, and how long a read waits. queue: how to read the disk
+ * (profiles/disk_profile.h); NULL, or a depth of 0: as without a device profile. 0 or -errno. The bytes read are
  * bounded, whatever the profile says. */
 int swn_probe(struct swn_profile *p, const struct swn_io *io, const char *dir, const struct swn_queue_depth *queue);
 

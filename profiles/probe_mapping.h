@@ -1,6 +1,5 @@
-/* profiles/probe_mapping.h - what it takes to register references and to let go of them: small tensors which are mapped
- * at their own addresses and away again, by the very functions that do it for weights (blocks/memory/publish.h).
- */
+/* profiles/probe_mapping.h - the time of registering references and of releasing them: small tensors are mapped at
+ * their own addresses and unmapped, by the functions that do it for weights (blocks/memory/residency.h). */
 #ifndef SWN_PROFILES_PROBE_MAPPING_H
 #define SWN_PROFILES_PROBE_MAPPING_H
 
@@ -19,11 +18,11 @@ struct swn_probe_refs {
     struct swn_frame *frame[SWN_PROBE_REFS];
 };
 
-/* Their bytes go into `file`. 0 or -errno; to be closed in either case. */
+/* The tensors' bytes go into `file`. 0 or -errno; to be closed in either case. */
 int swn_probe_refs_open(struct swn_probe_refs *p, const struct swn_io *io, struct swn_extent_file *file);
 void swn_probe_refs_close(struct swn_probe_refs *p);
 
-/* Registers n <= SWN_PROBE_REFS of them and lets go of them again; how long either took. 0 or -errno. */
+/* Registers n <= SWN_PROBE_REFS tensors and releases them; *in and *out are the times. 0 or -errno. */
 int swn_probe_refs_time(struct swn_probe_refs *p, size_t n, double *in_s, double *out_s);
 
 #endif

@@ -10,9 +10,9 @@
 #include "profiles/scratch_file.h"
 #include "base/clock.h"
 
-/* A measurement is of what the disk reads in SAMPLE_S, but of several times what one read waits for it, or nobody could
- * tell that too few are in flight; and of more than a few reads, unless that takes LONG_S. On a busy machine single
- * ones of 16 ms were off by half, medians of five by a twentieth. */
+/* One measurement reads what the disk delivers in SAMPLE_S, but at least WAITS times what one read waits for the disk,
+ * as otherwise too few reads in flight would go unnoticed; and more than a few reads, unless they take LONG_S. On a
+ * busy machine single measurements of 16 ms were off by half, medians of five by a twentieth. */
 #define SAMPLE_S 0.016
 #define WAITS 6
 #define WAITS_S 0.06
@@ -46,7 +46,7 @@ struct grid {
     size_t sample; /* bytes */
 };
 
-/* A stretch of `bytes` in a queue of its own. */
+/* Reads `bytes` in a queue of its own. */
 static int read_stretch(struct grid *g, unsigned depth, size_t request, size_t bytes, double *seconds)
 {
     struct swn_fetch_opts opts = {.io = g->io, .depth = depth, .piece_bytes = request, .best_path = SWN_FETCH_URING};
@@ -65,8 +65,8 @@ static int read_stretch(struct grid *g, unsigned depth, size_t request, size_t b
     return rc;
 }
 
-/* How long one read waits for the disk, and how fast it is at the usual depth and size: the best of some, as others may
- * be at the disk. */
+/* The wait of one read, and the speed at the usual depth and size: the best of some tries, as other programs may use
+ * the disk. */
 static int try_disk(struct grid *g, double *wait_s, double *speed)
 {
     size_t bytes = LEAST_BYTES;
@@ -107,7 +107,8 @@ static int choose_sample(struct grid *g)
     return 0;
 }
 
-/* The usual one is always there, to be compared with. Where half of a sample is in flight at once it says little. */
+/* The usual depth and size is always measured, for comparison. Cells with more than half of a sample in flight are left
+ * out, as they say little. */
 static void lay_out(struct grid *g)
 {
     for (size_t d = 0; d < DEPTHS; d++)
@@ -116,7 +117,7 @@ static void lay_out(struct grid *g)
                 g->cells[g->count++] = (struct cell){.depth = depths[d], .request = sizes[s]};
 }
 
-/* In turns, so that what others do to the disk meanwhile is shared by all, and to and fro. */
+/* Measures the cells in turns, in both directions, so that other load on the disk affects all cells alike. */
 static int measure(struct grid *g)
 {
     double begin = swn_seconds(), round_s = 0;

@@ -80,7 +80,7 @@ static size_t gather_in(const struct swn_profile *p, struct swn_sample *s)
     return n;
 }
 
-/* Layers without operations say nothing of what an operation takes. */
+/* Layers without counted operations do not count for the time of an operation. */
 static size_t gather_ex(const struct swn_profile *p, struct swn_sample *s)
 {
     size_t n = 0;
@@ -137,9 +137,9 @@ int swn_profile_fit(struct swn_profile *p)
 
 /* --- what the coefficients are worth --- */
 
-/* Of the variance. */
+/* A fit that explains less than this part of the variance is doubtful. */
 #define LITTLE 0.5
-/* Of what bytes alone leave unexplained. */
+/* References matter when they explain more than this part of what bytes alone leave unexplained. */
 #define MORE 0.05
 
 static int varies(const struct swn_sample *s, size_t n, unsigned column)

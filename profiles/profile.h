@@ -1,9 +1,8 @@
-/* profiles/profile.h - device and model profiles: what was measured once, as JSON files. docs/PROFILES.md has the
- * schema.
+/* profiles/profile.h - device and model profiles: measurements as JSON files. docs/PROFILES.md has the schema.
  *
  * A device profile holds the coefficients of the delay model. A model profile holds a model's layers (SwapNet's table
- * 2, with measured times), and the coefficients fitted from them where there are any. Files are input from anywhere:
- * sizes are bounded, every field is checked, unknown and repeated ones are refused.
+ * 2, with measured times), and the coefficients fitted from them, if any. Files are hostile input: sizes are bounded,
+ * every field is checked, unknown and repeated fields are refused.
  *
  * A profile owns everything it points to. Functions are thread-safe as long as no two use the same profile.
  */
@@ -47,9 +46,9 @@ struct swn_profile_release {
 struct swn_profile_layer {
     char *name;
     struct swn_layer l;
-    double op_s;               /* of l.compute_s, until its operator is done; below 0: not known */
-    uint64_t activation_bytes; /* most tensors that are no weights, while it computes */
-    uint64_t slice_bytes;      /* its operator can take it in slices that are multiples of it; 0: only whole */
+    double op_s;               /* the part of l.compute_s until its operator is done; below 0: not known */
+    uint64_t activation_bytes; /* most nonweight bytes while it computes */
+    uint64_t slice_bytes;      /* its operator can take it in slices of multiples of this; 0: only whole */
     struct swn_profile_read *reads;
     size_t read_count;
     struct swn_profile_release *releases;
@@ -58,7 +57,7 @@ struct swn_profile_layer {
 
 /* How well one of the three delays was fitted. */
 struct swn_profile_fit {
-    int rc; /* of swn_fit; -ENODATA also when nothing was fitted */
+    int rc; /* result of swn_fit; -ENODATA also when nothing was fitted */
     struct swn_fit fit;
 };
 enum { SWN_FIT_IN, SWN_FIT_EX, SWN_FIT_OUT, SWN_FITS };
@@ -67,29 +66,30 @@ struct swn_profile {
     enum swn_profile_kind kind;
     char *name, *source, *torch_version; /* source and torch_version may be NULL */
     uint64_t memory_bytes;               /* of the device; 0: not known */
-    unsigned known;                      /* coefficients that there are; the others are 0 */
-    unsigned estimates;                  /* those that were not measured */
+    unsigned known;                      /* the known coefficients; the others are 0 */
+    unsigned estimates;                  /* those that were estimated, not measured */
     struct swn_coefficients c;
     struct swn_profile_fit fit[SWN_FITS];
     struct swn_queue_depth queue; /* of a device; depth 0: not known */
     /* of a model */
-    uint64_t other_bytes; /* most tensors that are no streamable weights, at any one time */
+    uint64_t other_bytes; /* most nonweight bytes at any one time, with weights too small to stream */
     uint64_t passes;
     double latency_s;      /* median time of a pass; below 0: not known */
-    double busy_latency_s; /* the same while the disk is kept reading */
-    double busy_alpha;     /* seconds per byte of what it reads then; where read_s is not known, all that reads take */
+    double busy_latency_s; /* the same while the disk reads all the time */
+    double busy_alpha;     /* the disk's seconds per byte then; with the cost of reads where read_s is not known */
     double rest_alpha;     /* the same while the program waits for the disk */
-    double read_s;         /* what a read costs the disk besides its bytes, while that is kept reading */
-    double wait_s;         /* what a read takes longer when no other is under way; then too, if it is known */
-    double watching_s;     /* of latency_s, what it takes to watch operators, which the library does not do where all
-                            * weights fit */
+    double read_s;         /* the disk's cost per read besides its bytes, while it reads all the time */
+    double wait_s;     /* how much longer a read takes when no other is under way; measured while the disk reads, where
+                          known */
+    double watching_s; /* the part of latency_s for watching operators, which the library does not do where all weights
+                          fit */
     struct swn_profile_layer *layers;
     size_t layer_count;
 };
 
 struct swn_profile *swn_profile_new(enum swn_profile_kind kind, const char *name); /* NULL: no memory */
 void swn_profile_free(struct swn_profile *p);
-/* Room for one more layer, zeroed but for a copy of the name, or NULL. Moves the others. */
+/* Room for one more layer, zeroed but for a copy of the name, or NULL. The other layers move. */
 struct swn_profile_layer *swn_profile_add(struct swn_profile *p, const char *name);
 
 /* 0; -EINVAL with a text; -ENOMEM, -EFBIG or an -errno of the file, with a text. */
@@ -101,12 +101,12 @@ char *swn_profile_text(const struct swn_profile *p);
 int swn_profile_save(const struct swn_profile *p, const char *path);
 
 /* Fits the coefficients from the layers' measurements, into c, known and fit[]; those that cannot be fitted are left
- * out, with the reason in fit[].rc. Where references were not counted they are the layer's, and of a read that brought
- * part of it one. 0 or -ENOMEM. */
+ * out, with the reason in fit[].rc. Where references were not counted, a read of the whole layer counts as the layer's
+ * references, and a read of a part as one. 0 or -ENOMEM. */
 int swn_profile_fit(struct swn_profile *p);
 
-/* Why a coefficient that was fitted (one bit) says little, as a sentence's end, by the layers' measurements; NULL: it
- * says what it should, or there is no memory to find out. Static. */
+/* Why the layers' measurements say little about a fitted coefficient (one bit), as the end of a sentence; NULL: no
+ * doubt, or no memory to compute. Static. */
 const char *swn_profile_doubt(const struct swn_profile *p, unsigned bit);
 
 #endif

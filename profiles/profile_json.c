@@ -1,6 +1,5 @@
-/* profiles/profile_json.c - profiles to JSON and back. Every field goes through `take_*`, which says what is wrong with
- * it.
- */
+/* profiles/profile_json.c - profiles to JSON and back. Every field goes through `take_*`, which names the field and
+ * what is wrong with it. */
 #include <errno.h>
 #include <jansson.h>
 #include <math.h>
@@ -15,7 +14,7 @@
 #define SCHEMA 1
 #define LONGEST_TEXT 4096
 #define MOST_NOTES 64
-/* No machine has more of anything; what is far above is a mistake of units. */
+/* No machine has more bytes of anything; a larger number is a mistake of units. */
 #define MOST_BYTES ((json_int_t)1 << 48)
 #define MOST_FLOPS ((json_int_t)1 << 60)
 #define MOST_DEPTH ((json_int_t)1 << 32)
@@ -55,7 +54,7 @@ __attribute__((format(printf, 2, 3))) static int fail(struct reader *r, const ch
     return r->err = -EINVAL;
 }
 
-/* Only keys of the list, which ends with NULL. */
+/* Refuses keys that are not in the list, which ends with NULL. */
 static void check_keys(struct reader *r, json_t *object, const char *const *known)
 {
     const char *key;
@@ -70,7 +69,7 @@ static void check_keys(struct reader *r, json_t *object, const char *const *know
     }
 }
 
-/* NULL is no memory, or that the field is missing and need not be there. */
+/* NULL: no memory, or the field is optional and missing. */
 static char *take_text(struct reader *r, json_t *object, const char *key, int required)
 {
     json_t *value = json_object_get(object, key);
@@ -109,7 +108,7 @@ static double check_seconds(struct reader *r, json_t *value, const char *what)
     return v;
 }
 
-/* -1 where it is null or missing. */
+/* -1 where the field is null or missing. */
 static double take_seconds_or_null(struct reader *r, json_t *object, const char *key)
 {
     json_t *value = json_object_get(object, key);
@@ -200,7 +199,7 @@ static void take_fits(struct reader *r, json_t *root, struct swn_profile *p)
         take_fit(r, json_object_get(object, fit_names[i]), &p->fit[i]);
 }
 
-/* An array of at most SWN_PROFILE_SAMPLES, or NULL when there is none or it is wrong. */
+/* An array of at most SWN_PROFILE_SAMPLES, or NULL when it is missing or wrong. */
 static json_t *take_samples(struct reader *r, json_t *object, const char *key)
 {
     json_t *array = json_object_get(object, key);
@@ -211,7 +210,7 @@ static json_t *take_samples(struct reader *r, json_t *object, const char *key)
     return array && json_array_size(array) ? array : NULL;
 }
 
-/* The sample's number i; 0: older files have none. */
+/* The number of references of sample i; 0: older files have none. */
 static uint64_t check_references(struct reader *r, json_t *sample, size_t i, const char *what)
 {
     json_t *value = json_array_get(sample, i);
@@ -379,7 +378,7 @@ static void take_queue(struct reader *r, json_t *root, struct swn_queue_depth *q
     take_rates(r, object, q);
 }
 
-/* Notes are for people; they have to be texts and are not kept. */
+/* Notes are for readers of the file: they have to be texts, and are dropped. */
 static void check_notes(struct reader *r, json_t *root)
 {
     json_t *array = json_object_get(root, "notes"), *value;
@@ -556,7 +555,7 @@ static json_t *fits_value(const struct swn_profile *p)
     return object;
 }
 
-/* With its references, if they were counted. */
+/* A sample with its references, if they were counted. */
 static json_t *sample_value(json_t *sample, uint64_t references)
 {
     if (references)

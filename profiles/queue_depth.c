@@ -14,7 +14,7 @@ static uint64_t in_flight(const struct swn_read_rate *r)
     return r->depth * r->request_bytes;
 }
 
-/* `least`: what lasts long enough. */
+/* `least`: the bytes in flight that last long enough. */
 static int is_better(const struct swn_read_rate *a, const struct swn_read_rate *b, double least)
 {
     int lasts = (double)in_flight(a) >= least;

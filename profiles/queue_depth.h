@@ -1,8 +1,8 @@
-/* profiles/queue_depth.h - how many reads of what size at once suit a disk.
+/* profiles/queue_depth.h - the number and size of concurrent reads that suit a disk.
  *
- * More of them in flight, or larger ones, read faster up to a point, which is another one for every disk; beyond it
- * they only make other readers wait. So the smallest amount in flight is taken that reads about as fast as any, but for
- * what it takes to keep the disk busy while the processors are. Pure functions, thread-safe.
+ * More or larger reads in flight are faster up to a point that differs from disk to disk; beyond it they only make
+ * other readers wait. So the choice is the least amount in flight that reads about as fast as any, and that keeps the
+ * disk busy while the processors compute. Pure functions, thread-safe.
  */
 #ifndef SWN_PROFILES_QUEUE_DEPTH_H
 #define SWN_PROFILES_QUEUE_DEPTH_H
@@ -10,15 +10,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Depths times sizes that can be measured or written down. */
+/* The most combinations of depth and size that can be measured or stored. */
 #define SWN_READS_MOST ((size_t)64)
-/* A rate within this part of the best is as good: repeated measurements differ by it on a machine that does other
- * things. */
+/* A rate within this part of the best is as good: on a busy machine repeated measurements differ by as much. */
 #define SWN_READS_WITHIN 0.05
-/* The queue's thread decodes what has arrived, and waits for a processor, which it does not where nothing but reads is
- * measured. Lest the disk idle meanwhile, one at a time is not chosen, however fast, and what is in flight has to last
- * for a while. On a busy machine at 3 GB/s, 256 KiB in flight (0.1 ms) made passes that wait for the disk 2.2 times as
- * long, 1 MiB (0.35 ms) 1.26 times, and from 4 MiB (1.4 ms) on they took what they take with more. */
+/* In a pass the queue's thread also decodes data and waits for a processor, which it does not during the measurement.
+ * So that the disk does not idle meanwhile, one read at a time is never chosen, however fast, and the bytes in flight
+ * have to last for a while. On a busy machine at 3 GB/s, passes that wait for the disk took 2.2 times as long with 256
+ * KiB in flight (0.1 ms), 1.26 times with 1 MiB (0.35 ms), and no longer than with more from 4 MiB (1.4 ms) on. */
 #define SWN_READS_LEAST 2u
 #define SWN_READS_LAST_S 0.002
 
@@ -39,13 +38,12 @@ struct swn_queue_depth {
 
 void swn_queue_depth_free(struct swn_queue_depth *r); /* leaves it empty */
 
-/* Chooses among the n rates with SWN_READS_LEAST or more at once, and within SWN_READS_WITHIN of the fastest: the one
- * with the fewest bytes in flight that last SWN_READS_LAST_S, or with the most where none do. Of several it takes the
- * one with fewer, larger reads, which cost less processor time, and then the faster one. NULL: none has a rate above
- * 0. */
+/* Chooses among the n rates with SWN_READS_LEAST or more reads at once, and within SWN_READS_WITHIN of the fastest: the
+ * one with the fewest bytes in flight that last SWN_READS_LAST_S, or with the most where none do. On a tie, fewer and
+ * larger reads win, as they cost less processor time, and then the faster rate. NULL: none has a rate above 0. */
 const struct swn_read_rate *swn_queue_depth_choose(const struct swn_read_rate *rates, size_t n);
 
-/* The rate of that depth and size, or 0. */
+/* The rate at that depth and size, or 0. */
 double swn_queue_depth_rate(const struct swn_queue_depth *r, unsigned depth, uint64_t request_bytes);
 
 #endif

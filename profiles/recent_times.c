@@ -22,7 +22,7 @@ double swn_times_median(const struct swn_times *t)
     return swn_median(times, swn_times_copy(t, times));
 }
 
-/* Of n sorted ones, more than two. */
+/* A quartile of n sorted times, more than two. */
 static double quartile(const double *times, size_t n, double part)
 {
     double at = part * (double)(n + 1) - 1;
@@ -30,7 +30,7 @@ static double quartile(const double *times, size_t n, double part)
     return times[i] + (at - (double)i) * (times[i + 1] - times[i]);
 }
 
-/* Of a normal distribution the median of n varies by 1.25 deviations / sqrt(n), and its quartiles are 1.35 apart. */
+/* For a normal distribution the median of n varies by 1.25 deviations / sqrt(n), and its quartiles are 1.35 apart. */
 double swn_times_variance(const struct swn_times *t)
 {
     double times[SWN_TIMES];

@@ -1,20 +1,20 @@
-/* profiles/recent_times.h - the newest times of something, in seconds; zeroed, there are none. Not thread-safe. */
+/* profiles/recent_times.h - the newest times of some event, in seconds; zero-initialised. Not thread-safe. */
 #ifndef SWN_PROFILES_RECENT_TIMES_H
 #define SWN_PROFILES_RECENT_TIMES_H
 
 #include <stddef.h>
 
-/* On a machine that others use one pass takes up to twice as long as another, for seconds: 32 of ResNet-101 had medians
+/* On a shared machine one pass takes up to twice as long as another, for seconds: 32 passes of ResNet-101 had medians
  * that were up to a third apart. */
 #define SWN_TIMES 128
 
 struct swn_times {
     float s[SWN_TIMES];
-    unsigned n; /* that there ever were */
+    unsigned n; /* number of times ever added */
 };
 
 void swn_times_add(struct swn_times *t, double ns);
-/* Returns their number. */
+/* Returns the number of times. */
 size_t swn_times_copy(const struct swn_times *t, double out[SWN_TIMES]);
 /* 0 if there are none. */
 double swn_times_median(const struct swn_times *t);
@@ -22,9 +22,9 @@ double swn_times_median(const struct swn_times *t);
  * quartiles; 0 for fewer than three. */
 double swn_times_variance(const struct swn_times *t);
 
-/* The part of a difference with this variance that is to be believed, in seconds: the difference, less its expected
- * variation (James and Stein's estimate, its positive part). All of it where times are alike, nothing where it is no
- * more than its standard error. */
+/* The part of a difference with this variance to be believed, in seconds: the difference less its expected variation
+ * (James and Stein's estimate, its positive part). Where times vary little this is all of the difference, and nothing
+ * where the difference is within its standard error. */
 double swn_times_believed(double difference, double variance);
 
 #endif

@@ -11,7 +11,7 @@
 
 #define STEP ((size_t)4 << 20)
 
-/* Disks and file systems make short work of zeros, and of what is there twice. */
+/* Disks and file systems take shortcuts for zeros and for duplicates. */
 static void fill(uint64_t *words, size_t n, uint64_t at)
 {
     uint64_t x = 88172645463325252ULL + at;
@@ -38,7 +38,7 @@ static int make_memory(struct swn_scratch *s, size_t bytes)
         return rc;
     s->buf = map;
     s->mapped = whole;
-    swn_huge_collapse(map, whole); /* where the pool would have none, this has none either */
+    swn_huge_collapse(map, whole); /* fails where the pool's memory would have no huge pages, either */
     s->room = bytes;
     return 0;
 }
@@ -91,7 +91,7 @@ int swn_scratch_submit(const struct swn_scratch *s, struct swn_fetch *queue, siz
 {
     if (bytes > s->room || at > s->bytes || bytes > s->bytes - at)
         return -EINVAL;
-    size_t place = at % s->room; /* one behind the other, as in a window, as far as they fit */
+    size_t place = at % s->room; /* one behind the other, as in a window, while there is room */
     *r = (struct swn_scratch_read){.job = {.file = &s->file->fetch,
                                            .off = s->off + at,
                                            .buf = (char *)s->buf + (bytes <= s->room - place ? place : 0),
