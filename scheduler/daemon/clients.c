@@ -1,5 +1,5 @@
-/* scheduler/daemon/clients.c - connections: a client that is slow, floods, or sends invalid messages harms itself
- * alone. */
+/* scheduler/daemon/clients.c - connections. A client that is slow, floods, or sends invalid messages harms only itself.
+ */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <poll.h>
@@ -13,13 +13,13 @@
 #include "scheduler/daemon/daemon.h"
 #include "base/process.h"
 
-/* Answers that nobody takes in, beside one that is longer: a list of 256 processes has about 100 KiB. */
+/* Bytes of unread answers, beside one longer answer: a list of 256 processes has about 100 KiB. */
 #define OUT_MOST ((size_t)1 << 20)
 #define OUT_STEP 4096
-/* So long may a connection that is a DNN's leave what it was told unread, all that the socket holds full; one that is
- * stopped comes back when it goes on. */
+/* How long a DNN's connection may leave messages unread while its socket is full; a process that was stopped connects
+ * again when it continues. */
 #define UNREAD_MS 10000
-/* A connection that is no DNN's may stay so long; swapnetctl asks once. */
+/* How long a connection that is no DNN's may stay; swapnetctl asks once. */
 #define GUEST_MS 10000
 /* Lines of one client before the next one's turn. */
 #define TURN 16
@@ -74,13 +74,13 @@ static void send_message(struct swd_client *c, const struct swn_wire *m)
 
 static void listen_for(struct swd *d, struct swd_client *c)
 {
-    /* Nothing more is read of one that has ended, and that there is no more would be said again and again. */
+    /* An ended connection is not read any more: epoll would report its end again and again. */
     struct epoll_event ev = {.events = (c->ended ? 0u : EPOLLIN | EPOLLRDHUP) | (c->out_have ? EPOLLOUT : 0u),
                              .data.ptr = c};
     epoll_ctl(d->epoll_fd, EPOLL_CTL_MOD, c->fd, &ev);
 }
 
-/* Sends what fits. Returns how much that was. */
+/* Sends what fits. Returns the number of bytes sent. */
 static size_t send_some(struct swd_client *c)
 {
     size_t sent = 0;
@@ -99,9 +99,8 @@ static size_t send_some(struct swd_client *c)
     return sent;
 }
 
-/* Its lease as it is now, behind everything else. A client that takes in less than there is to say hears of the last
- * one of those that came meanwhile: the others are nobody's business any more, and working through them would take it
- * ever further behind. */
+/* Queues the lease as it is now, behind all other messages. A slow client gets only the newest of the leases that came
+ * meanwhile: the older ones no longer matter, and sending them would delay it further. */
 static void put_offer(struct swd_client *c)
 {
     const struct swn_client_lease *p = c->party;
@@ -116,7 +115,7 @@ static void put_offer(struct swd_client *c)
     send_message(c, &m);
 }
 
-/* With its lease, which has to be on record then. */
+/* lease_too: sends the lease as well, which must be on record by then. */
 static void flush(struct swd *d, struct swd_client *c, int lease_too)
 {
     int had = c->out_have || c->offered;
@@ -145,7 +144,7 @@ void swd_flush(struct swd *d, struct swd_client *c)
     flush(d, c, 1);
 }
 
-/* Said when the book is on record and all that was to be said before has been. */
+/* The lease is sent when the book is on record and all earlier messages have been sent. */
 void swd_offer(void *user, struct swn_client_lease *p)
 {
     (void)user;
@@ -163,10 +162,10 @@ void swd_watch(struct swd *d, struct swn_client_lease *p)
         return;
     link->daemon = d;
     link->pidfd = swn_process_watch(p->pid);
-    /* The lowest bit tells a party from a client. */
+    /* The lowest bit tells a client lease from a client. */
     struct epoll_event ev = {.events = EPOLLIN, .data.u64 = (uint64_t)(uintptr_t)p | 1};
     if (link->pidfd >= 0 && epoll_ctl(d->epoll_fd, EPOLL_CTL_ADD, link->pidfd, &ev)) {
-        close(link->pidfd); /* looked at once a second, then */
+        close(link->pidfd); /* then the daemon checks the process once a second */
         link->pidfd = -1;
     }
 }
@@ -193,9 +192,9 @@ void swd_gone(struct swd *d, struct swn_client_lease *p)
     swn_book_leave(&d->book, p);
 }
 
-/* Whether nothing is left of what had the connection: the process is dead, and its memory need not wait for the pidfd;
- * or it has become another program, which may live for long and holds nothing. (exec ends the other threads and lets go
- * of the memory before it closes descriptors.) */
+/* Whether the process no longer holds memory: it is dead, and its memory is free before the pidfd says so; or it has
+ * become another program, which may live for long and holds nothing. (exec ends the other threads and frees the memory
+ * before it closes descriptors.) */
 static int is_gone(const struct swn_client_lease *p)
 {
     return !swn_process_lives(p->pid, p->start) ||
@@ -221,13 +220,15 @@ static void refuse(struct swd_client *c, const char *text)
     c->ended = 1;
 }
 
-/* Root and the daemon's own user are not held to the quota of one user: somebody has to be able to look. */
+/* Root and the daemon's own user are exempt from the quota of one user: an administrator must always be able to
+ * connect. */
 static int is_ruler(const struct ucred *peer)
 {
     return peer->uid == 0 || peer->uid == geteuid();
 }
 
-/* A process keeps its place in the book without a connection; whoever starts many must not fill it either. */
+/* A process keeps its place in the book without a connection, so a user who starts many processes must not fill the
+ * book, either. */
 static int too_many(const struct swd *d, const struct ucred *peer)
 {
     size_t n = 0;
@@ -236,7 +237,7 @@ static int too_many(const struct swd *d, const struct ucred *peer)
     return !is_ruler(peer) && (d->book.count >= d->options.clients || n >= d->options.clients_per_user);
 }
 
-/* The process behind the connection, as the kernel names it; whatever it says of itself does not count. */
+/* The process behind the connection, as the kernel names it; the pid that the process states does not count. */
 static struct swn_client_lease *identify(struct swd *d, struct swd_client *c, uint64_t *in_memory)
 {
     uint64_t start;
@@ -254,7 +255,7 @@ static struct swn_client_lease *identify(struct swd *d, struct swd_client *c, ui
     struct swn_client_lease *p = swn_book_find(&d->book, c->peer.pid, start);
     if (p) {
         struct swd_client *before = link_of(p)->client;
-        if (before && before != c) { /* it came back before we saw it go */
+        if (before && before != c) { /* it connected again before the daemon saw the old connection end */
             before->party = NULL;
             before->failed = 1;
         }
@@ -290,7 +291,7 @@ static void hello(struct swd *d, struct swd_client *c, const struct swn_wire *m)
     struct swn_client_lease *p = c->party ? NULL : identify(d, c, &in_memory);
     if (!p)
         return;
-    /* It obeys the last lease that reached it. */
+    /* The process obeys the last lease that reached it. */
     swn_book_claim(&d->book, p, m->has & SWN_HAS_LEASE ? m->lease : 0, in_memory);
     p->attached = 1;
     p->has_library = swn_process_has_thread(p->pid, SWN_CLIENT_THREAD) == 1;
@@ -312,7 +313,7 @@ static void from_process(struct swd *d, struct swd_client *c, const struct swn_w
         p->resident = m->resident;
     switch (m->op) {
     case SWN_WIRE_UPDATE:
-        /* What its user wishes is not a measurement. */
+        /* A limit that the user set is not a measurement, so it calls for a new division. */
         d->unbalanced |= (m->has & SWN_HAS_CAP && m->cap != p->own_cap) ||
                          (m->has & SWN_HAS_URGENCY && (m->urgency > p->own_urgency || m->urgency < p->own_urgency));
         swn_client_lease_hear(p, m);
@@ -373,7 +374,7 @@ void swd_accept(struct swd *d)
     int fd = accept4(d->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
     if (fd < 0) {
         if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
-            /* The connection stays pending, and epoll would say so at once again. */
+            /* The connection stays pending, and epoll would report it again at once. */
             int64_t now = swd_now_ms();
             if (now >= d->say_accept_after_ms) {
                 swd_say("cannot accept connections: %s; it tries again ten times a second", strerror(errno));
@@ -418,7 +419,7 @@ void swd_readable(struct swd *d, struct swd_client *c)
         if (rc < 0) {
             if (rc == -EMSGSIZE)
                 swd_answer_error(c, "the request is longer than 65536 bytes");
-            /* Who asks for something and says that this was all still waits for the answer. */
+            /* A requester that shuts down its sending side still waits for the answer. */
             if (rc == -EMSGSIZE || (rc == -EPIPE && c->out_have && !c->party))
                 c->ended = 1;
             else
@@ -460,7 +461,7 @@ void swd_reap(struct swd *d)
     for (struct swd_client **link = &d->clients; *link;) {
         struct swd_client *c = *link;
         int64_t when = due(c);
-        /* Where it is the daemon that was stopped, what it had to say may have room by now. */
+        /* If the daemon itself was stopped, the socket may have room by now. */
         if (when >= 0 && now >= when && c->out_have) {
             flush(d, c, 0);
             when = due(c);

@@ -13,13 +13,13 @@
 #include "base/system_memory.h"
 
 struct swd_options {
-    uint64_t total; /* fixed; 0: `share` of the memory that there is */
+    uint64_t total; /* fixed; 0: `share` of the machine's memory */
     double share;   /* 0 to 1 */
     enum swn_divide_policy policy;
     char socket[PATH_MAX];
     int socket_given;
-    char group[64]; /* members of this group may connect; "": the daemon's user and root alone */
-    cpu_set_t cpus; /* to be shared out among the DNNs; empty: leave them alone */
+    char group[64]; /* members of this group may connect; "": only the daemon's user and root */
+    cpu_set_t cpus; /* to be divided among the DNNs; empty: leave their affinity alone */
     uint64_t clients, clients_per_user;
     char config[PATH_MAX];
     int config_given;
@@ -33,8 +33,8 @@ struct swd_client {
     size_t out_have, out_room;
     struct swn_client_lease *party; /* NULL: not a DNN (yet) */
     int64_t since_ms;               /* of the connection */
-    int offered;                    /* its lease is to be said, once nothing waits in `out` */
-    int64_t unread_ms;              /* since when it has taken in nothing of what waits in `out`; 0: nothing waits */
+    int offered;                    /* its lease is to be sent, once `out` is empty */
+    int64_t unread_ms;              /* since when it has read nothing of `out`; 0: `out` is empty */
     int failed;                     /* to be closed */
     int ended;                      /* to be closed when all is sent */
     struct swd_client *next;
@@ -48,16 +48,16 @@ struct swd {
     size_t client_count;
     int epoll_fd, listen_fd, signal_fd;
     int pressure_fd; /* swn_pressure_open, or negative */
-    int bound;       /* the socket file is ours to remove */
+    int bound;       /* the daemon made the socket file, and removes it */
     int stop;
     int unbalanced; /* something changed, and the book has to be divided anew */
-    int drifted;    /* only what processes say of themselves changed */
+    int drifted;    /* only what processes report of themselves changed */
     int cpus_changed;
-    int64_t accept_after_ms;     /* out of descriptors: not before then */
-    int64_t say_accept_after_ms; /* that was said: not again before then */
+    int64_t accept_after_ms;     /* out of descriptors: no accept before then */
+    int64_t say_accept_after_ms; /* the shortage was reported: no report before then */
     int64_t next_tick_ms;
     struct swn_lease_total total; /* as on record */
-    int64_t save_after_ms;        /* it could not be written: not before then */
+    int64_t save_after_ms;        /* the record could not be written: no attempt before then */
     int said_save, said_total;
     char leases[PATH_MAX], stopped[PATH_MAX]; /* scheduler/protocol/lease_record.h */
 };
@@ -65,20 +65,19 @@ struct swd {
 int64_t swd_now_ms(void);
 /* The total that does not follow memory; 0: it does. */
 uint64_t swd_fixed_total(const struct swd *d);
-/* Forgets the total that a user set: the total of the settings counts again, or the one that follows memory, at
- * once. */
+/* Drops the total that a user set: the total of the settings counts again at once, or the one that follows memory. */
 uint64_t swd_total_auto(struct swd *d);
 __attribute__((format(printf, 1, 2))) void swd_say(const char *format, ...);
 
 /* scheduler/daemon/options.c: defaults, file, command line; in that order. 0; 1: help or version was printed; -EINVAL:
- * said why. */
+ * the reason was printed. */
 int swd_options_take(struct swd_options *o, int argc, char **argv);
 
 /* scheduler/daemon/socket.c */
 int swd_listen(struct swd *d);
 void swd_unlisten(struct swd *d);
-/* Notes that the daemon ends as it was told to: programs that start now need not wait for the next daemon. Before
- * swd_unlisten. */
+/* Notes that the daemon ends on request, so that programs that start now do not wait for the next daemon. To be called
+ * before swd_unlisten. */
 void swd_note_end(struct swd *d);
 
 /* scheduler/daemon/clients.c */

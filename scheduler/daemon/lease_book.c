@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Growth of less than this is not worth a message, unless it is all that is missing. */
+/* Growth by less than this is not worth a message, unless nothing more is missing. */
 #define STEP ((uint64_t)1 << 20)
 
 uint64_t swn_book_sum(const struct swn_book *b)
@@ -62,7 +62,7 @@ struct swn_client_lease *swn_book_join(struct swn_book *b, pid_t pid, uint64_t s
     p->pid = pid;
     p->start = start;
     p->lease = p->ceiling = lease;
-    while (*end) /* in the order of arrival: the first come is served first */
+    while (*end) /* in order of arrival, which is the order of service */
         end = &(*end)->next;
     *end = p;
     b->count++;
@@ -129,7 +129,7 @@ int swn_book_refuse(struct swn_book *b, struct swn_client_lease *p, uint64_t seq
 {
     if (seq != p->seq || !p->seq)
         return 0;
-    /* It may say that it holds less than we thought, never more than it was given. */
+    /* The process may report a smaller holding than the book assumed, but never more than it was given. */
     if (lease < p->ceiling && lease >= p->lease)
         p->ceiling = lease;
     p->lease = p->ceiling;
@@ -146,8 +146,8 @@ static uint64_t within_cap(const struct swn_client_lease *p, uint64_t bytes)
     return p->own_cap ? lesser(p->own_cap, bytes) : bytes;
 }
 
-/* pinned: a budget that a user set is a minimum as well. Its own cap may have come down since: what it would not use is
- * kept from nobody. */
+/* pinned: a budget that a user set is a minimum as well. The process's own cap may be smaller by now: the memory above
+ * it is free for others. */
 static struct swn_divide_dnn as_dnn(const struct swn_client_lease *p, int pinned)
 {
     uint64_t set = within_cap(p, p->set.budget);
@@ -168,13 +168,14 @@ static struct swn_divide_dnn as_dnn(const struct swn_client_lease *p, int pinned
     return d;
 }
 
-/* Those who are divided among: holders of a lease in order of arrival, then who gets one now; the others wait. */
+/* The processes of one division: holders of a lease in order of arrival, then those that get one now; all others wait.
+ */
 struct round {
     struct swn_client_lease **party;
-    struct swn_divide_dnn *dnn; /* min_bytes: what its minimum weighs */
+    struct swn_divide_dnn *dnn; /* min_bytes: the part of its minimum that counts */
     uint64_t *bytes;
     size_t n, starved; /* starved: holders whose minimum cannot be had */
-    uint64_t total;    /* what those without a connection leave */
+    uint64_t total;    /* total, less the ceilings of processes without a connection */
 };
 
 static int is_holder(const struct swn_client_lease *p)
@@ -182,8 +183,8 @@ static int is_holder(const struct swn_client_lease *p)
     return p->attached && p->lease;
 }
 
-/* What is kept for those in the list: the needs of holders, as far as they weigh, and all that those have who are away.
- */
+/* The bytes kept for the processes in the list: the minimums of holders, as far as they count, and the ceilings of
+ * processes that are away. */
 static uint64_t kept_for_all(const struct swn_book *b, const struct round *r)
 {
     uint64_t sum = 0;
@@ -194,11 +195,11 @@ static uint64_t kept_for_all(const struct swn_book *b, const struct round *r)
     return sum;
 }
 
-/* In order of arrival, out of what the holders leave. One that would fit if it were not for holders that came after it
- * is not passed by any more. */
+/* Admits waiting processes in order of arrival to the memory that the holders leave. When a process would fit if later
+ * arrivals were gone, no further process passes it by. */
 static void admit_new(const struct swn_book *b, struct round *r, int pinned, uint64_t left)
 {
-    uint64_t later = kept_for_all(b, r); /* of those that came after p */
+    uint64_t later = kept_for_all(b, r); /* kept for processes that came after p */
     size_t at = 0;
     for (struct swn_client_lease *p = b->first; p; p = p->next) {
         if (!p->attached || is_holder(p)) {
@@ -216,8 +217,9 @@ static void admit_new(const struct swn_book *b, struct round *r, int pinned, uin
     }
 }
 
-/* What a holder needs weighs as far as it has it, and beyond that, in order of arrival, as far as the others' needs
- * leave something: one that needs more than there is, or says so, takes nobody's minimum. */
+/* A holder's minimum counts in full up to the memory that it has, and beyond that, in order of arrival, as far as the
+ * other holders' minimums leave room. So a process that needs more than there is, or says so, takes no other's minimum.
+ */
 static void admit(const struct swn_book *b, struct round *r, int pinned)
 {
     uint64_t left = r->total;
@@ -253,13 +255,13 @@ static int plan_round(const struct swn_book *b, struct round *r)
     admit(b, r, 1);
     size_t starved = r->starved;
     int over = swn_divide_least(r->dnn, r->n) > r->total;
-    if (starved || over) { /* wishes before needs would starve somebody */
+    if (starved || over) { /* with the users' wishes as minimums, a holder would starve */
         admit(b, r, 0);
         if (!over && r->starved == starved)
-            admit(b, r, 1); /* who starves does so in any case */
+            admit(b, r, 1); /* the holder starves with or without the wishes */
     }
     int err = swn_divide(b->policy, r->dnn, r->n, r->total, r->bytes);
-    return err == -ENOSPC ? 0 : err; /* then everybody gets its minimum: nobody can do with less */
+    return err == -ENOSPC ? 0 : err; /* then each process gets its minimum, and none can do with less */
 }
 
 static void offer(struct swn_book *b, struct swn_client_lease *p, uint64_t bytes, int64_t now_ms)
@@ -282,8 +284,8 @@ static void grow(struct swn_book *b, struct swn_client_lease *p, uint64_t target
     offer(b, p, bytes, now_ms);
 }
 
-/* Those that wait and are to get something now, in order of arrival. What one of them is to have may still be held by
- * others who have not confirmed; where that are those that came after it, nobody behind it takes what there is. */
+/* Offers leases to waiting processes, in order of arrival. Other processes may not have confirmed yet that they gave
+ * back the memory of such a process. Where these are later arrivals, no process behind it takes the free memory. */
 static void serve_waiting(struct swn_book *b, const struct round *r, int64_t now_ms)
 {
     for (size_t i = 0; i < r->n; i++) {
@@ -305,8 +307,8 @@ static int larger_first(const void *a, const void *b)
     return (x < y) - (x > y);
 }
 
-/* Min-max's order: the largest delays decide, and where those are the same the next largest. One that no budget makes
- * smaller must not hide that the others would be faster. */
+/* Min-max's order: the largest delays decide, then the next largest. A delay that no budget makes smaller must not hide
+ * that other processes would be faster. */
 static int as_small(double *has, double *gets, size_t n)
 {
     qsort(has, n, sizeof *has, larger_first);
@@ -317,8 +319,8 @@ static int as_small(double *has, double *gets, size_t n)
     return 1;
 }
 
-/* Whether nobody who counts would be much faster with what the round gives, nor the disk much less busy. Nearly the
- * same curves may give quite other shares, and each change costs spills and reads. */
+/* Whether the round's leases would make no process much faster, and the disk not much less busy. Nearly equal curves
+ * may give very different shares, and each change costs spills and reads. */
 static int as_good(const struct round *r)
 {
     double *has = calloc(2 * r->n + 1, sizeof *has), *gets, reads = 0, would_read = 0;
@@ -336,7 +338,7 @@ static int as_good(const struct round *r)
     return same;
 }
 
-/* Whether all leases are about what the round gives, and nobody could have more at nobody's cost. */
+/* Whether all leases are close to what the round gives, and no process could get more without another giving any. */
 static int about_right(const struct swn_book *b, const struct round *r)
 {
     uint64_t free_bytes = room(b);
@@ -354,7 +356,7 @@ static int about_right(const struct swn_book *b, const struct round *r)
 static void balance(struct swn_book *b, int64_t now_ms, int drift)
 {
     struct round r = {0};
-    /* Out of memory: everybody keeps what it has, too; the next change tries again. */
+    /* Out of memory: each process keeps its lease, and the next change tries again. */
     if (plan_round(b, &r) || (drift && swn_book_sum(b) <= b->total && about_right(b, &r)))
         r.n = 0;
     for (size_t i = 0; i < r.n; i++)
@@ -382,7 +384,8 @@ void swn_book_review(struct swn_book *b, int64_t now_ms)
     balance(b, now_ms, 1);
 }
 
-/* What nobody else can be promised: the needs of a holder as far as it has it, and what a user set for it. */
+/* The bytes that no other process can be promised: a holder's minimum as far as it has it, and the budget that a user
+ * set for it. */
 static uint64_t sure_of(const struct swn_client_lease *p)
 {
     uint64_t needs = lesser(p->minimum, p->ceiling), set = within_cap(p, p->set.budget);

@@ -1,19 +1,19 @@
 /* scheduler/daemon/lease_book.h - the leases of all processes: the state of swapnetd, without any I/O.
  *
- * Every process has a lease (what it was offered last) and a ceiling (the most it may be using: the lease, and until a
- * smaller one is confirmed the larger one before). The sum of the ceilings is what counts. It never grows beyond the
- * total: processes that lose memory are told first, and the book gives away what they lose when they have confirmed, or
- * are dead. The sum can only be above the total when the total was lowered, or when a process connects that holds a
- * lease from before a restart which is not on record; then the book gives nothing until the sum is below again.
+ * Every process has a lease (the last offer) and a ceiling (the most it may be using: the lease, or the larger one
+ * before, until the smaller one is confirmed). The book bounds the sum of the ceilings by the total: it tells the
+ * processes that lose memory first, and gives their memory away when they have confirmed, or are dead. The sum exceeds
+ * the total only when the total was lowered, or when a process connects with a lease from before a restart which is not
+ * on record; then the book gives nothing until the sum is below the total again.
  *
- * The book checks what a process says of itself against facts that it cannot forge: it holds no more than is on record
- * of it or in its memory, and its minimum counts only up to what it has or the minimums of the others leave.
+ * The book checks a process's report against facts that the process cannot forge: its holding counts up to its record
+ * or its resident memory, and its minimum up to the memory that it has or that the other minimums leave.
  *
- * A process without a connection keeps its ceiling until it is known to be dead: it goes on under its last lease. A
- * process whose minimum does not fit has no lease and waits; it is served before any other process grows. Processes
- * that come later and need less pass it by as long as those that came before it leave no room for it anyway, so that a
- * process that never fits, or says so, keeps no other out. As soon as only processes that passed it by are in its way,
- * no further process passes it by: it waits until enough of them have ended, however many keep arriving.
+ * A process without a connection keeps its ceiling until it is known to be dead, as it continues under its last lease.
+ * A process whose minimum does not fit has no lease and waits; it is served before any other process grows. Later
+ * arrivals that need less may pass it by while the earlier ones leave no room for it anyway, so a process that never
+ * fits, or says so, blocks no other. As soon as only later arrivals are in its way, no further process passes it by,
+ * and it waits until enough of them have ended.
  *
  * Not thread-safe. Bytes, milliseconds of any clock that does not go back.
  */
@@ -38,26 +38,25 @@ struct swn_lease_wish {
 
 struct swn_client_lease {
     pid_t pid;
-    uint64_t start; /* of the process, so that another one with its number is not taken for it */
+    uint64_t start; /* start time of the process, its identity together with pid */
     uid_t uid;
     char name[SWN_WIRE_NAME];
-    /* What it says of itself. */
+    /* The process's own report. */
     uint64_t minimum, demand, weights, resident;
-    uint64_t own_cap; /* it asks for no more; 0: no such limit */
+    uint64_t own_cap; /* its own limit; 0: none */
     double latency, own_urgency;
-    uint64_t in_memory; /* what is really there of it, and of no file, when the caller last looked; 0: it has not */
+    uint64_t in_memory; /* its resident memory that belongs to no file, at the caller's last look; 0: not looked at */
     struct swn_divide_point curve[SWN_WIRE_POINTS];
     size_t points;
     struct swn_lease_wish set;
-    /* What was promised. */
+    /* The daemon's promise. */
     uint64_t lease, ceiling, seq;
     int64_t offered_ms;
     int attached;    /* has a connection */
-    int has_library; /* the library's thread was seen in it: without that thread it is another program */
-    int refused;     /* its answer to the last offer: it stays above it */
-    int untold;      /* it obeys more than its lease, which was cut down to what it can hold, and it has not been told
-                      * yet */
-    void *user;      /* the caller's */
+    int has_library; /* the process once had the library's thread; without that thread it has become another program */
+    int refused;     /* it refused the last offer, and holds more */
+    int untold;      /* its lease was cut to what it can hold, and it has not been told yet */
+    void *user;      /* the caller's data */
     struct swn_client_lease *next;
 };
 
@@ -67,58 +66,59 @@ struct swn_book {
     int draining; /* no new process gets a lease */
     struct swn_client_lease *first;
     size_t count;
-    int dirty; /* ceilings, or what a user set, changed since the caller last cleared this */
-    /* A lease to be sent. Called from within the functions below; must not call them. Before it goes out, what the book
-     * says now has to be on record. */
+    int dirty; /* ceilings or user settings changed since the caller last cleared this */
+    /* Sends a lease. Called from the functions below; must not call them. The caller sends it only after the book is on
+     * record. */
     void (*offer)(void *user, struct swn_client_lease *p);
     void *user;
 };
 
 /* The sum of all ceilings. */
 uint64_t swn_book_sum(const struct swn_book *b);
-/* The bytes that no smaller total makes it give back: its ceiling while it is away, else its minimum, as far as it has
- * that. */
+/* The bytes that remain with the process at any smaller total: its ceiling while it is away, else its minimum, as far
+ * as it has that. */
 uint64_t swn_client_lease_least(const struct swn_client_lease *p);
 uint64_t swn_book_least(const struct swn_book *b); /* of all */
-/* The resident bytes of its tensors: what it says, as far as its lease and its memory allow. The daemon sees these
- * pages in the process's memory, so this is never too little. */
+/* The resident bytes of its tensors, as reported, up to its lease and its memory. The daemon sees these pages in the
+ * process's memory, so this is never too little. */
 uint64_t swn_client_lease_resident(const struct swn_client_lease *p);
 uint64_t swn_book_resident(const struct swn_book *b); /* of all */
 struct swn_client_lease *swn_book_find(const struct swn_book *b, pid_t pid, uint64_t start);
 
-/* A process that is new to the book, and was given `lease` bytes once (0: none that we know of). NULL: out of memory.
- * The caller fills what it says of itself, and then calls swn_book_balance. */
+/* Adds a process that was given `lease` bytes before (0: none known). NULL: out of memory. The caller fills in the
+ * process's report, and then calls swn_book_balance. */
 struct swn_client_lease *swn_book_join(struct swn_book *b, pid_t pid, uint64_t start, uint64_t lease);
-/* Takes over what the process says of itself in the message. */
+/* Takes over the process's report from the message. */
 void swn_client_lease_hear(struct swn_client_lease *p, const struct swn_wire *m);
-/* The process says that it obeys a lease of `lease` bytes, from this daemon or the one before. The book believes that
- * up to its ceiling, or the bytes in its memory, `in_memory`; if it says more, the next swn_book_balance offers it a
+/* The process says that it obeys a lease of `lease` bytes, from this daemon or the one before. The book accepts that up
+ * to its ceiling, or the bytes in its memory, `in_memory`; for a larger claim, the next swn_book_balance offers a
  * smaller lease. */
 void swn_book_claim(struct swn_book *b, struct swn_client_lease *p, uint64_t lease, uint64_t in_memory);
 /* The process is dead, or gave everything back: other processes get its memory once the caller has called
  * swn_book_balance. Frees p.
  */
 void swn_book_leave(struct swn_book *b, struct swn_client_lease *p);
-/* Confirmed. A number that is not that of the last offer is ignored. 1: the next swn_book_balance has something to give
- * away; call it once for many answers, since its cost grows with the number of processes. */
+/* The process confirms offer `seq`; any other number than that of the last offer is ignored. 1: the next
+ * swn_book_balance has something to give away. One call for many answers suffices, and its cost grows with the number
+ * of processes. */
 int swn_book_ack(struct swn_book *b, struct swn_client_lease *p, uint64_t seq);
-/* The process refuses: it needs `minimum`, and holds at most `lease`. 1 as above. */
+/* The process refuses offer `seq`: it needs `minimum`, and holds at most `lease`. 1 as above. */
 int swn_book_refuse(struct swn_book *b, struct swn_client_lease *p, uint64_t seq, uint64_t minimum, uint64_t lease);
-/* Divides anew and offers what can be offered; after every change of what is in the book. */
+/* Divides the total anew and makes the possible offers. To be called after every change of the book. */
 void swn_book_balance(struct swn_book *b, int64_t now_ms);
-/* The same where only what processes say of themselves has changed, which is measured and never quite the same: nothing
- * is done as long as each lease is within an eighth of what its process would get, and is at least its minimum, and no
- * process can grow into free memory. */
+/* The same, when only the processes' reports have changed, which are measured and never quite the same: does nothing as
+ * long as each lease is within an eighth of the new share, and is at least its minimum, and no process can grow into
+ * free memory. */
 void swn_book_review(struct swn_book *b, int64_t now_ms);
 
-/* A user's wish, all of it or nothing. has: SWN_HAS_BUDGET (0: whatever the policy gives), SWN_HAS_URGENCY. 0; -ERANGE:
- * below its minimum; -EDQUOT: above its own cap, which it would not use; -ENOSPC: the minimums of the others leave no
- * room for it. *limit: what the number may be at most, or at least. */
+/* Applies a user's setting, all of it or nothing. has: SWN_HAS_BUDGET (0: as the policy gives), SWN_HAS_URGENCY. 0;
+ * -ERANGE: below its minimum; -EDQUOT: above its own cap, which it would not use; -ENOSPC: the minimums of the others
+ * leave no room for it. *limit: the most, or the least, that the number may be. */
 int swn_book_set(struct swn_book *b, struct swn_client_lease *p, unsigned has, uint64_t budget, double urgency,
                  uint64_t *limit, int64_t now_ms);
 
-/* "running"; "shrinking": a smaller lease is not confirmed yet; "holding": nor will it soon; "waiting": has no lease;
- * "away": has no connection, and its lease counts all the same. Static. */
+/* "running"; "shrinking": a smaller lease is not confirmed yet; "holding": it is overdue or refused; "waiting": has no
+ * lease; "away": has no connection, and its lease counts all the same. Static. */
 const char *swn_client_lease_state(const struct swn_client_lease *p, int64_t now_ms);
 double swn_client_lease_urgency(const struct swn_client_lease *p);
 

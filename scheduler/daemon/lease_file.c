@@ -51,7 +51,7 @@ int swn_lease_save(const struct swn_book *b, const struct swn_lease_total *total
     json_decref(root);
     if (!text)
         return -ENOMEM;
-    /* No fsync: it has to outlive this daemon, not the machine. */
+    /* No fsync: the record has to outlive this daemon, not the machine. */
     int fd = open(beside, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
     int err = fd < 0 ? -errno : write_all(fd, text, strlen(text));
     if (fd >= 0 && close(fd) && !err)
@@ -82,8 +82,8 @@ static int take(struct swn_book *b, const json_t *entry)
     struct swn_client_lease *p = swn_book_join(b, (pid_t)pid, (uint64_t)start, (uint64_t)bytes);
     if (!p)
         return -ENOMEM;
-    /* Until it says, all that is there of it: a total that follows memory would fall without that, and throw all down.
-     */
+    /* Until the process reports, its whole ceiling counts as resident: otherwise a total that follows memory would
+     * fall, and all leases with it. */
     p->resident = p->ceiling;
     if (swn_process_own_memory(p->pid, &p->in_memory))
         p->in_memory = 0;
@@ -95,7 +95,7 @@ static int take(struct swn_book *b, const json_t *entry)
     return 0;
 }
 
-/* As those that are there know nothing of it, a record may lack all of this. */
+/* Older records lack these fields. */
 static int take_total(struct swn_book *b, struct swn_lease_total *total, const json_t *root)
 {
     json_int_t set = 0, start_bytes = 0;
@@ -108,7 +108,7 @@ static int take_total(struct swn_book *b, struct swn_lease_total *total, const j
     double other = start_share - total->start_share;
     if ((uint64_t)start_bytes == total->start_bytes && (start_bytes || (other < 1e-9 && other > -1e-9)))
         total->set = (uint64_t)set;
-    b->draining = draining && b->count; /* with nobody left it is done */
+    b->draining = draining && b->count; /* without processes the drain is complete */
     return 0;
 }
 

@@ -177,7 +177,7 @@ static int take_file(struct swd_options *o)
     return err;
 }
 
-/* The options that come before the file is read: 0, 1, -EINVAL. With `file_only` the rest is skipped. */
+/* Takes the options that count before the file is read: 0, 1, -EINVAL. With `file_only` skips all others. */
 static int take_words(struct swd_options *o, int argc, char **argv, int file_only)
 {
     static const struct option options[] = {

@@ -1,5 +1,5 @@
 /* scheduler/daemon/requests.c - the requests of swapnetctl to swapnetd. Every user who may connect may look; only root
- * and the daemon's own user may change anything, since the memory that one process gets another one loses. */
+ * and the daemon's own user may change anything, since one process gets the memory that another one loses. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <jansson.h>
@@ -59,7 +59,7 @@ static int may_change(const struct swd_client *c)
     return c->peer.uid == 0 || c->peer.uid == geteuid();
 }
 
-/* By number, or by a name that only one has. */
+/* By pid, or by a name that only one process has. */
 static struct swn_client_lease *party_named(struct swd *d, const struct swn_wire *m, char why[SWN_WIRE_TEXT])
 {
     struct swn_client_lease *found = NULL;
@@ -108,7 +108,7 @@ static int by_bytes(const void *a, const void *b)
     return (x < y) - (x > y);
 }
 
-/* Who keeps the leases above the total, those with most first; NULL: nobody does, or out of memory. */
+/* The processes that keep the leases above the total, largest first; NULL: there are none, or out of memory. */
 static json_t *keepers(const struct swn_book *b)
 {
     struct swn_client_lease **all = swn_book_least(b) > b->total ? calloc(b->count, sizeof *all) : NULL;
@@ -128,8 +128,8 @@ static json_t *keepers(const struct swn_book *b)
     return list;
 }
 
-/* Whoever may change it has the last word. What programs need, or say so, they keep: without it their results could not
- * be had, or not by then. But nobody else gets any of it, and as they end the leases come down to the total. */
+/* The new total counts at once. Each process keeps the memory that it needs, or says it needs, as it could not finish
+ * without. But no other process gets any of it, and as processes end the leases come down to the total. */
 static void total(struct swd *d, struct swd_client *c, uint64_t bytes)
 {
     if (bytes && bytes < SWN_BUDGET_UNASKED_BYTES) {

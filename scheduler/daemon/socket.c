@@ -20,7 +20,7 @@
 
 static int lock_fd = -1;
 
-/* The first directory for sockets that there can be: the session's for a user, /run/swapnet for root without one. */
+/* The first possible directory for sockets: the session's for a user, /run/swapnet for root without a session. */
 static int default_path(char *path, size_t size)
 {
     char directory[PATH_MAX];
@@ -32,7 +32,7 @@ static int default_path(char *path, size_t size)
     return 0;
 }
 
-/* Others must not be able to put a socket of theirs in its place. */
+/* No other user may be able to replace the socket. */
 static int make_directory(const char *path)
 {
     char directory[PATH_MAX];
@@ -51,7 +51,7 @@ static int make_directory(const char *path)
     return 0;
 }
 
-/* One daemon per socket, for as long as it lives; then a socket file that is there is a dead one's. */
+/* One daemon per socket, for as long as it lives. With the lock held, an existing socket file is a dead daemon's. */
 static int lock(const char *path)
 {
     char beside[PATH_MAX];
@@ -89,7 +89,7 @@ static int bind_to(struct swd *d, const char *path)
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0)
         return -errno;
-    mode_t mode = umask(0177); /* a program of our own: nobody else sees this */
+    mode_t mode = umask(0177); /* the daemon is a process of its own: no other code sees this umask */
     rc = bind(fd, (const struct sockaddr *)&sa, sizeof sa) ? -errno : 0;
     umask(mode);
     if (!rc && gid != (gid_t)-1 && (chown(path, (uid_t)-1, gid) || chmod(path, 0660)))
@@ -128,7 +128,7 @@ int swd_listen(struct swd *d)
         swd_say("cannot lock %s.lock: %s", path, strerror(-rc));
     if (rc)
         return rc;
-    unlink(d->stopped); /* should this one be killed, it is to be waited for */
+    unlink(d->stopped); /* if this daemon is killed, programs are to wait for the next one */
     int handed = swn_notify_socket();
     if (handed >= 0) {
         d->listen_fd = handed;
@@ -146,7 +146,7 @@ int swd_listen(struct swd *d)
 
 void swd_note_end(struct swd *d)
 {
-    if (d->bound) /* no socket says it as well */
+    if (d->bound) /* without a socket file programs do not wait anyway */
         return;
     int fd = open(d->stopped, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
     if (fd < 0)

@@ -44,8 +44,8 @@ uint64_t swd_fixed_total(const struct swd *d)
     return d->total.set ? d->total.set : d->options.total;
 }
 
-/* Nobody is counted for memory that is not there: not those who say so, nor those on record who have not come back, nor
- * tensors without pages. */
+/* Updates each process's resident memory: neither a report, nor a lease on record, nor a tensor without pages counts
+ * for more memory than the process has. */
 static void look_at_processes(struct swd *d)
 {
     uint64_t bytes;
@@ -57,7 +57,7 @@ static void look_at_processes(struct swd *d)
 static void follow_memory(struct swd *d, enum look look)
 {
     struct swn_memory m;
-    look_at_processes(d); /* also for who only asks what they have */
+    look_at_processes(d); /* also when only a status request needs the numbers */
     if (swd_fixed_total(d))
         return;
     int err = swn_memory_read(&m, "");
@@ -117,7 +117,7 @@ static void tick(struct swd *d, int64_t now)
 
 /* ---- the loop ---- */
 
-/* A disk that is full now may have room in a second. */
+/* After a failure, waits a tick: a full disk may have room by then. */
 static void put_on_record(struct swd *d)
 {
     if (!d->book.dirty || swd_now_ms() < d->save_after_ms)
@@ -156,11 +156,11 @@ static void take_signal(struct swd *d)
         d->stop = 1;
 }
 
-/* The tick comes later for it: a second of pressure counts once. */
+/* The next tick is postponed, as a second of pressure counts once. */
 static void take_pressure(struct swd *d, uint32_t events)
 {
     if (events != EPOLLPRI) {
-        epoll_ctl(d->epoll_fd, EPOLL_CTL_DEL, d->pressure_fd, NULL); /* the cgroup is gone; there is still the tick */
+        epoll_ctl(d->epoll_fd, EPOLL_CTL_DEL, d->pressure_fd, NULL); /* the cgroup is gone; the tick remains */
         return;
     }
     d->next_tick_ms = swd_now_ms() + TICK_MS;
@@ -196,9 +196,9 @@ static void run(struct swd *d)
         struct epoll_event events[EVENTS];
         int64_t wait = swd_deadline(d) - swd_now_ms();
         int n = epoll_wait(d->epoll_fd, events, EVENTS, wait < 0 ? 0 : (int)wait);
-        /* Clients are freed in settle() alone, and parties by their own event: no pointer in events[] dies early but a
-         * party's that said bye in this round, so processes come last and are looked up. One that said hello in this
-         * round may be where that one was, so it is asked whether it is dead. */
+        /* Clients are freed only in settle(), and client leases only by their own event, except that of a process that
+         * says bye in this round. So pidfd events come last, and their lease is looked up. A lease of a process that
+         * said hello in this round may have the same address, so the process is checked to be dead. */
         for (int i = 0; i < n; i++)
             if (!(events[i].data.u64 & 1))
                 handle(d, &events[i]);
@@ -214,13 +214,13 @@ static void run(struct swd *d)
         tick(d, now);
         settle(d);
         if (d->book.draining && !d->book.count)
-            d->stop = 1; /* on record there is nobody left, so the one that follows drains nothing */
+            d->stop = 1; /* the record has no process left, so the next daemon drains nothing */
     }
 }
 
 /* ---- begin and end ---- */
 
-/* Two for every process, and more to look at them; where that is not allowed, what there is has to do. */
+/* Two descriptors for every process, and more for status requests; where the limit cannot be raised, it stays. */
 static void allow_descriptors(void)
 {
     struct rlimit limit;
@@ -270,10 +270,10 @@ static int begin(struct swd *d)
     d->total = (struct swn_lease_total){.start_bytes = d->options.total, .start_share = d->options.share};
     d->follow = (struct swn_follow){.share = d->options.share, .ease = 1};
     err = swn_lease_load(&d->book, &d->total, d->leases);
-    if (err) /* the processes say what they hold when they come back */
+    if (err) /* the processes report what they hold when they connect again */
         swd_say("cannot use %s: %s; starting without it", d->leases, strerror(-err));
     d->book.total = swd_fixed_total(d);
-    follow_memory(d, FIRST); /* a share of what there is, those on record included */
+    follow_memory(d, FIRST); /* a share of the memory, with the processes on record */
     for (struct swn_client_lease *p = d->book.first; p; p = p->next) {
         swd_watch(d, p);
         if (!p->user) {
@@ -281,7 +281,7 @@ static int begin(struct swd *d)
             return -ENOMEM;
         }
     }
-    d->book.dirty = 1; /* find out now whether it can be written */
+    d->book.dirty = 1; /* writes the record now, to find out whether it can be written */
     d->next_tick_ms = swd_now_ms() + TICK_MS;
     return 0;
 }
@@ -290,7 +290,8 @@ int main(int argc, char **argv)
 {
     static struct swd d;
     char mib[32];
-    mallopt(M_MMAP_THRESHOLD, 1 << 15); /* or it grows with what is freed, and a large answer's room stays for good */
+    mallopt(M_MMAP_THRESHOLD, 1 << 15); /* else the threshold grows with freed blocks, and the memory of a large answer
+                                           never returns to the kernel */
     int rc = swd_options_take(&d.options, argc, argv);
     if (rc)
         return rc == 1 ? 0 : 2;

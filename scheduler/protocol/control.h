@@ -2,10 +2,10 @@
  *
  * <directory>/<pid>.sock, where the directory is $XDG_RUNTIME_DIR/swapnet, else /run/swapnet; never below /tmp. One
  * request per connection: a JSON object on one line, at most SWN_CONTROL_MAX_BYTES with its newline, within
- * SWN_CONTROL_TIMEOUT_MS. {"op":"status"} is answered by the statistics document on one line, {"op":"set"} with
- * "budget" (bytes), "urgency" or both by what became of it, everything else by {"schema":1,"error":"..."}. Of a set
- * that is refused nothing is done. Only the owner of the process and root are served. The thread serves one client
- * after the other, and none for longer than the timeout.
+ * SWN_CONTROL_TIMEOUT_MS. The answer to {"op":"status"} is the statistics document on one line; to {"op":"set"} with
+ * "budget" (bytes), "urgency" or both it is the result; to everything else it is {"schema":1,"error":"..."}. A refused
+ * set changes nothing. Only the owner of the process and root are served. The thread serves one client after the other,
+ * and none for longer than the timeout.
  */
 #ifndef SWN_SCHEDULER_PROTOCOL_CONTROL_H
 #define SWN_SCHEDULER_PROTOCOL_CONTROL_H
@@ -19,7 +19,7 @@
 #define SWN_CONTROL_MAX_BYTES 65536
 #define SWN_CONTROL_TIMEOUT_MS 1000
 
-/* In the same directories: where swapnetd listens. */
+/* The daemon's socket, in the same directories. */
 #define SWN_DAEMON_SOCKET "swapnetd.sock"
 
 struct swn_control;
@@ -27,15 +27,16 @@ struct swn_control;
 struct swn_control_opts {
     /* Called on the control thread for every status request; must not block. */
     void (*fill)(void *user, struct swn_stats *out);
-    /* For set, on the same thread: has is SWN_HAS_BUDGET, SWN_HAS_URGENCY or both (scheduler/protocol/wire.h). The
-     * answer, one line of JSON for free(), within half the timeout; NULL: out of memory. NULL: nothing can be set. */
+    /* For set, on the same thread: has is SWN_HAS_BUDGET, SWN_HAS_URGENCY or both (scheduler/protocol/wire.h). Returns
+     * the answer, one line of JSON for free(), within half the timeout, or NULL: out of memory. A NULL pointer: nothing
+     * can be set. */
     char *(*set)(void *user, unsigned has, uint64_t budget, double urgency);
     void *user;
     const char *runtime_dir; /* in place of $XDG_RUNTIME_DIR; NULL: the environment's. Borrowed for the call. */
 };
 
 /* Makes the directory (0700, below XDG_RUNTIME_DIR) where it is missing, takes over a dead predecessor's socket file,
- * starts the thread through swn_thread_start, with all signals blocked. 0, or -errno: the caller goes on without a
+ * starts the thread through swn_thread_start, with all signals blocked. 0, or -errno: the caller continues without a
  * socket. -ELOOP: the directory is a symbolic link; -EPERM: another user's, or writable by others; -EADDRINUSE: a live
  * process uses the name; -ENOENT: no runtime directory. */
 int swn_control_start(struct swn_control **out, const struct swn_control_opts *opts);
@@ -50,13 +51,13 @@ void swn_control_stop(struct swn_control *c);
  * NULL: nothing. */
 void swn_control_abandon(struct swn_control *c);
 
-/* The directories in which sockets may lie: number `index` (0, 1) into buf. 0, -ENOENT when there is none of that
- * number, -ENAMETOOLONG. */
+/* The directories in which sockets may lie: writes number `index` (0, 1) into buf. 0, -ENOENT when there is no such
+ * directory, -ENAMETOOLONG. */
 int swn_control_directory(unsigned index, char *buf, size_t size);
 
 /* Client: sends {"op":op}, waits SWN_CONTROL_TIMEOUT_MS for the answer. 0 and *json_out, one line without its newline
  * that the caller frees; or -errno: -ECONNREFUSED or -ENOENT where no process listens, -ETIMEDOUT, -EMSGSIZE, -EPROTO
- * for an answer that is no line. The answer is not checked further. */
+ * for an answer that is no line. The answer's content is not checked. */
 int swn_control_query(const char *socket_path, const char *op, char **json_out);
 /* The same for a whole request, without its newline, and for answers of up to `most` bytes. *uid: the server's user;
  * NULL: not wanted. */

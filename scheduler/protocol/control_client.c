@@ -38,7 +38,7 @@ int swn_control_read_line(int fd, char *buf, size_t size, int cancel_fd, int64_t
 {
     size_t have = 0;
     while (have < size) {
-        /* the wait comes first, so that a client who sends one byte after the other meets the deadline too */
+        /* the wait comes first, so that a client that sends one byte after the other meets the deadline, too */
         int rc = swn_control_wait(fd, POLLIN, cancel_fd, deadline_ms);
         if (rc)
             return rc;
@@ -53,7 +53,7 @@ int swn_control_read_line(int fd, char *buf, size_t size, int cancel_fd, int64_t
         char *end = memchr(buf + have, '\n', (size_t)n);
         if (end) {
             *end = '\0';
-            return memchr(buf, '\0', (size_t)(end - buf)) ? -EBADMSG : 0; /* a string must not end early */
+            return memchr(buf, '\0', (size_t)(end - buf)) ? -EBADMSG : 0; /* the line must not contain a NUL */
         }
         have += (size_t)n;
     }
@@ -88,7 +88,7 @@ int swn_control_address(struct sockaddr_un *sa, const char *path)
     return 0;
 }
 
-/* A full backlog is EAGAIN at once, and poll does not tell when there is room. */
+/* connect fails with EAGAIN at once when the backlog is full, and poll does not report when there is room. */
 static int connect_until(int fd, const char *path, int64_t deadline_ms)
 {
     struct sockaddr_un sa;

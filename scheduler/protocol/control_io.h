@@ -14,9 +14,9 @@ int64_t swn_control_now_ms(void);
  * ends. 0, -ETIMEDOUT, -ECANCELED or -errno. */
 int swn_control_wait(int fd, short events, int cancel_fd, int64_t deadline_ms);
 
-/* Reads up to and without the first newline into buf and ends it with a NUL; anything behind the newline is dropped.
- * 0; -EMSGSIZE when buf is full before, -EPROTO at the end of the stream, -EBADMSG for a NUL in the line, -ETIMEDOUT,
- * -ECANCELED, -errno. */
+/* Reads up to the first newline into buf, without it, and ends the text with a NUL; bytes behind the newline are
+ * dropped. 0; -EMSGSIZE when buf is full before, -EPROTO at the end of the stream, -EBADMSG for a NUL in the line,
+ * -ETIMEDOUT, -ECANCELED, -errno. */
 int swn_control_read_line(int fd, char *buf, size_t size, int cancel_fd, int64_t deadline_ms);
 
 /* Sends all of it. 0, -ETIMEDOUT, -ECANCELED, -errno; no SIGPIPE. */

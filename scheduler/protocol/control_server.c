@@ -28,7 +28,7 @@
 
 #define SYSTEM_DIRECTORY "/run/swapnet"
 #define BACKLOG 16
-/* After an accept that fails for lack of descriptors the connection is still pending, and poll returns at once. */
+/* When accept fails for lack of descriptors, the connection stays pending, and poll returns at once. */
 #define ACCEPT_PAUSE_MS 100
 
 struct swn_control {
@@ -37,7 +37,7 @@ struct swn_control {
     void *user;
     pid_t owner; /* a forked child must not unlink its parent's socket */
     int listen_fd;
-    struct swn_wakeup_pipe stop; /* rung, and never hushed, once stop has begun */
+    struct swn_wakeup_pipe stop; /* signalled, and never drained, once stop has begun */
     _Atomic int client_fd;
     pthread_t thread;
     char path[PATH_MAX];
@@ -106,7 +106,7 @@ static void serve(struct swn_control *c, int fd)
     else if (rc == -EBADMSG || rc == -EPROTO)
         answer = error_answer("the request is not one line of text");
     else
-        return; /* too slow, gone, or we stop: nobody to answer */
+        return; /* the client is too slow or gone, or the thread stops: there is no one to answer */
     if (answer && swn_control_write(fd, answer, strlen(answer), stop, deadline_ms) == 0)
         (void)swn_control_write(fd, "\n", 1, stop, deadline_ms);
     free(answer);
@@ -115,13 +115,14 @@ static void serve(struct swn_control *c, int fd)
 static void *control_main(void *arg)
 {
     struct swn_control *c = arg;
-    swn_thread_stays(); /* started before swapnetd knows of the process, let alone binds it */
+    swn_thread_stays(); /* starts before swapnetd knows the process, and so before swapnetd can bind it */
     pthread_setname_np(pthread_self(), "swn-control");
     for (;;) {
         struct pollfd p[2] = {{.fd = c->listen_fd, .events = POLLIN},
                               {.fd = swn_wakeup_pipe_poll_fd(&c->stop), .events = POLLIN}};
         if (!swn_fd_is_ours(c->listen_fd) || p[1].fd < 0)
-            return NULL; /* the program closed them, as daemons do, and may have files of its own there */
+            return NULL; /* the program closed the descriptors, as daemons do, and may have its own files under their
+                            numbers */
         if (poll(p, 2, -1) < 0 && errno != EINTR)
             return NULL;
         if (p[1].revents)
@@ -140,7 +141,7 @@ static void *control_main(void *arg)
         atomic_store(&c->client_fd, fd);
         serve(c, fd);
         atomic_store(&c->client_fd,
-                     -1); /* first: a child forked between the two may only leak, never close another's */
+                     -1); /* first: a child forked between the two may leak a descriptor, never close a foreign one */
         swn_fd_registry_close(fd);
     }
 }
@@ -161,7 +162,8 @@ int swn_control_directory(unsigned index, char *buf, size_t size)
     return n < 0 || (size_t)n >= size ? -ENAMETOOLONG : 0;
 }
 
-/* Ours alone, no link, nobody else can put files there: then paths below it may be used without races. */
+/* The directory must be the user's own, no link, and writable by no other user: then paths below it are free of races.
+ */
 static int check_directory(const char *path, int is_private)
 {
     struct stat st;
@@ -190,7 +192,7 @@ static int make_directory(const char *path, int is_private)
     return check_directory(path, is_private);
 }
 
-/* The directory in which our socket goes, made and checked. */
+/* The directory for the socket, made and checked. */
 static int choose_directory(const char *runtime_dir, char *buf, size_t size)
 {
     if (runtime_dir) {
@@ -198,7 +200,7 @@ static int choose_directory(const char *runtime_dir, char *buf, size_t size)
         return n < 0 || (size_t)n >= size ? -ENAMETOOLONG : make_directory(buf, 1);
     }
     int rc = -ENOENT;
-    for (unsigned i = 0; rc == -ENOENT; i++) { /* goes on only where XDG_RUNTIME_DIR names nothing */
+    for (unsigned i = 0; rc == -ENOENT; i++) { /* continues only where XDG_RUNTIME_DIR names nothing */
         rc = swn_control_directory(i, buf, size);
         if (rc)
             return rc;
@@ -207,7 +209,8 @@ static int choose_directory(const char *runtime_dir, char *buf, size_t size)
     return rc;
 }
 
-/* A file with our own pid is a dead predecessor's, unless a process of another pid namespace shares the directory. */
+/* A file with this process's pid is a dead predecessor's, unless a process of another pid namespace shares the
+ * directory. */
 static int remove_stale(const char *path, const struct sockaddr_un *sa)
 {
     struct stat st;
@@ -307,14 +310,14 @@ void swn_control_stop(struct swn_control *c)
 {
     if (!c)
         return;
-    if (c->owner != getpid()) { /* an exit handler run by a forked child: there is no thread to wait for */
+    if (c->owner != getpid()) { /* an exit handler that a forked child runs: the child has no such thread */
         swn_control_abandon(c);
         return;
     }
     unlink(c->path);
     if (swn_wakeup_pipe_signal(&c->stop)) {
-        /* The program has closed it: the thread still waits for what was there, or has ended. It touches nothing more,
-         * and nobody could wait for it. */
+        /* The program has closed the pipe: the thread still waits for the old descriptor, or has ended. It touches
+         * nothing more, and cannot be joined. */
         pthread_detach(c->thread);
         return;
     }

@@ -12,14 +12,14 @@ const char *swn_label_wrong(const char *name)
 {
     size_t len = strlen(name), digits = strspn(name, "0123456789");
     for (const char *p = name; *p; p++)
-        if (*p <= ' ' || *p >= 0x7f) /* a byte above 0x7f is one of the two, by the sign of char */
+        if (*p <= ' ' || *p >= 0x7f) /* a byte above 0x7f fails one of the two, by the sign of char */
             return "is no name: use letters, digits and other characters of ASCII, without spaces";
     if (!len || len >= SWN_LABEL_NAME)
         return "is no name: it has 1 to 63 characters";
     return digits == len ? "is no name: it would be taken for a process's number" : NULL;
 }
 
-/* strtod would go by the program's locale. */
+/* strtod would follow the program's locale. */
 int swn_label_urgency(const char *text, double *out)
 {
     double number = 0, digit = 1;

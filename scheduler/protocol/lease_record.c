@@ -16,7 +16,7 @@
 #include "base/process.h"
 
 #define SOCKET_ENDS ".sock"
-/* One of our own making has some 300 bytes for each process, of which root may start any number. */
+/* A record has some 300 bytes for each process, and root may start any number of processes. */
 #define FILE_MOST (64 << 20)
 
 static int beside(const char *socket, const char *ending, char *out, size_t size)

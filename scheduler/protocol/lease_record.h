@@ -1,6 +1,5 @@
-/* scheduler/protocol/lease_record.h - the file in which swapnetd keeps its leases, for readers only: the library reads
- * it, without the lease book and the division of memory.
- */
+/* scheduler/protocol/lease_record.h - reading the file in which swapnetd keeps its leases. The library reads it without
+ * the lease book and the division of memory. */
 #ifndef SWN_SCHEDULER_PROTOCOL_LEASE_RECORD_H
 #define SWN_SCHEDULER_PROTOCOL_LEASE_RECORD_H
 
@@ -10,17 +9,17 @@
 
 /* The path of the file: beside the socket. 0 or -ENAMETOOLONG. */
 int swn_lease_path(const char *socket, char *out, size_t size);
-/* Beside it: a file without content that is there when the last daemon ended as it was told to, and left the socket, as
- * that is systemd's. Processes that may not read the leases can see it, too. 0 or -ENAMETOOLONG. */
+/* The path of an empty file beside the socket, which exists when the last daemon ended on request and left the socket,
+ * as that is systemd's. Processes that may not read the leases can see the file, too. 0 or -ENAMETOOLONG. */
 int swn_lease_stopped_path(const char *socket, char *out, size_t size);
-/* The whole of it, which the caller drops. 0; -EINVAL: not one of ours; -errno. */
+/* The whole record, which the caller drops. 0; -EINVAL: not a lease record; -errno. */
 int swn_lease_open(const char *path, json_t **out);
-/* 1: a daemon listens to that socket; or none does any more, its file is there, and swn_lease_held: its daemon was
- * killed, and another one is about to follow it, which counts the leases of the programs that still run. A daemon that
- * was told to end is not waited for. */
+/* 1: a daemon listens on that socket; or no daemon does, the socket file exists, and swn_lease_held: the daemon was
+ * killed, and the next one is about to start and counts the leases of the programs that still run. A daemon that ended
+ * on request is not waited for. */
 int swn_lease_has_daemon(const char *socket);
-/* 1: a process that lives, other than `but` (0: whichever), has a lease on the record beside that socket, or others may
- * not look into it; 0: none has. */
+/* 1: a live process other than `but` (0: any process) has a lease on the record beside that socket, or this user may
+ * not read the record; 0: none has. */
 int swn_lease_held(const char *socket, pid_t but);
 
 #endif

@@ -20,7 +20,7 @@ void swn_lines_free(struct swn_lines *l)
     swn_lines_init(l);
 }
 
-/* What has been handed out goes; a quiet client keeps no large buffer. */
+/* Removes the lines that were handed out; a quiet client keeps no large buffer. */
 static void compact(struct swn_lines *l)
 {
     l->have -= l->used;
@@ -64,7 +64,7 @@ int swn_lines_fill(struct swn_lines *l, int fd, int64_t now_ms)
     if (l->since_ms < 0)
         l->since_ms = now_ms;
     l->have += (size_t)n;
-    /* The clock of the line that is incomplete now starts when bytes behind the last newline came. */
+    /* The deadline of the incomplete line starts when bytes behind the last newline arrived. */
     char *last = memrchr(l->buf, '\n', l->have);
     if (last == l->buf + l->have - 1)
         l->since_ms = -1;

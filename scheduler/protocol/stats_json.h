@@ -5,8 +5,8 @@
 
 #include "scheduler/protocol/stats.h"
 
-/* One line without its newline; the caller frees. Unknown strings are null, strings that are not UTF-8 get '?' for what
- * is not ASCII. NULL: out of memory. Thread-safe. */
+/* One line without its newline; the caller frees it. Unknown strings are null; in strings that are not UTF-8 every byte
+ * that is not ASCII becomes '?'. NULL: out of memory. Thread-safe. */
 char *swn_stats_to_json(const struct swn_stats *stats);
 
 /* The same, indented, as the new content of `path`: written beside it and renamed, so that a reader sees the old or the

@@ -1,4 +1,4 @@
-/* scheduler/protocol/trace.c - buffered writer of Chrome trace events. See the header for what a row is. */
+/* scheduler/protocol/trace.c - buffered writer of Chrome trace events. trace.h says what a row is. */
 #define _GNU_SOURCE
 #include "scheduler/protocol/trace.h"
 
@@ -30,7 +30,7 @@ struct event {
 struct swn_trace {
     pthread_mutex_t lock; /* everything below */
     int fd;
-    int err; /* first -errno; nothing is written any more */
+    int err; /* first -errno; after it nothing is written */
     long pid;
     off_t good; /* length of the file up to the last complete event */
     uint64_t named[TRACKS];
@@ -49,7 +49,7 @@ static uint64_t row_tid(enum swn_track track, unsigned row)
     return (uint64_t)row * TRACKS + (unsigned)track + 1;
 }
 
-/* The program may have closed our number, and have a file of its own there. */
+/* The program may have closed the descriptor, and have its own file under the number. */
 static ssize_t append(const struct swn_trace *t, const char *text, size_t len)
 {
     if (swn_fd_is_ours(t->fd))
@@ -70,7 +70,7 @@ static void write_text(struct swn_trace *t)
     }
     if (!t->err)
         t->good += (off_t)t->text_len;
-    else if (swn_fd_is_ours(t->fd) && !ftruncate(t->fd, t->good)) /* a full disk: half an event would spoil the file */
+    else if (swn_fd_is_ours(t->fd) && !ftruncate(t->fd, t->good)) /* full disk: half an event would spoil the file */
         (void)lseek(t->fd, t->good, SEEK_SET);
     t->text_len = 0;
 }
@@ -143,7 +143,7 @@ static void flush_locked(struct swn_trace *t)
     write_text(t);
 }
 
-/* The first row whose last read had ended; when none is free, the row free soonest, and the span begins there. */
+/* The first row whose last read had ended; if there is none, the row that is free soonest, and the span begins then. */
 static void place_on_disk(struct swn_trace *t, struct event *e)
 {
     unsigned row = 0;

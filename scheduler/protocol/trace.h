@@ -1,11 +1,11 @@
 /* scheduler/protocol/trace.h - a timeline of a run for Perfetto or chrome://tracing.
  *
- * Chrome's JSON array format, whose closing bracket is optional: every write(2) ends behind a complete event, so the
- * file loads also when the process dies. Rows: "compute" and "waiting", one each per program thread, and "disk", where
- * reads that overlap get rows of their own ("disk 2", ...).
+ * The format is Chrome's JSON array, whose closing bracket is optional: every write(2) ends behind a complete event, so
+ * the file loads even if the process dies. Rows: "compute" and "waiting", one each per program thread, and "disk",
+ * where reads that overlap get rows of their own ("disk 2", ...).
  *
- * Thread-safe, bounded memory (about 100 KiB), not async-signal-safe. Times are nanoseconds of CLOCK_MONOTONIC. A trace
- * that cannot be written goes quiet; the first error is returned by flush and close.
+ * Thread-safe, bounded memory (about 100 KiB), not async-signal-safe. Times are nanoseconds of CLOCK_MONOTONIC. After a
+ * write error the trace records nothing more; flush and close return the first error.
  */
 #ifndef SWN_SCHEDULER_PROTOCOL_TRACE_H
 #define SWN_SCHEDULER_PROTOCOL_TRACE_H
@@ -23,12 +23,12 @@ int swn_trace_open(struct swn_trace **out, const char *path);
 
 /* Records [start_ns, end_ns) on a row; `name` is copied and cut after 47 bytes, bytes = 0 leaves the size out. `thread`
  * is the caller's own index of the program thread (0, 1, ...) for COMPUTE and STALL, whose spans must nest within one
- * thread; it is ignored for DISK, where spans may overlap: they are dealt out to rows so that each row is a sequence.
- * A NULL trace records nothing. May write to the file when the buffer is full. */
+ * thread. It is ignored for DISK, where spans may overlap: they are distributed over rows so that the spans of a row do
+ * not overlap. A NULL trace records nothing. May write to the file when the buffer is full. */
 void swn_trace_span(struct swn_trace *t, enum swn_track track, unsigned thread, const char *name, uint64_t start_ns,
                     uint64_t end_ns, uint64_t bytes);
 
-/* Writes what is buffered. 0 or the first -errno. NULL: 0. */
+/* Writes the buffered events. 0 or the first -errno. NULL: 0. */
 int swn_trace_flush(struct swn_trace *t);
 
 /* Flushes, completes the file, frees. 0 or the first -errno. NULL: 0. No other thread may use t any more. */

@@ -39,7 +39,7 @@ static int add_key(struct swn_result_log_stream *s, uint64_t key)
     return 0;
 }
 
-/* The thread of a line and what is behind it; NULL: the zeros at the end, or a line that was cut off. */
+/* The thread of a line and the text behind it; NULL: the zeros at the end, or a line that was cut off. */
 static char *split_line(char *line, unsigned *thread)
 {
     char *rest, *end = strchr(line, '\n');
@@ -51,7 +51,7 @@ static char *split_line(char *line, unsigned *thread)
     return rest + 1;
 }
 
-/* Of the head of a file. */
+/* The values of a file's head. */
 struct head {
     long long peak, budget;
     int cut;
@@ -161,7 +161,7 @@ struct digest {
     size_t stream;
 };
 
-/* Streams, or results, that one of the runs has and the other one has not. */
+/* Streams, or results, of one run that the other run lacks. */
 struct side {
     const struct swn_result_log *r;
     struct digest *streams;
@@ -252,20 +252,20 @@ static void drop_equal_keys(struct side *a, struct side *b)
     b->key_count = n;
 }
 
-/* The n-th stream that is left, or NULL. */
+/* The n-th stream without a partner, or NULL. */
 static const struct swn_result_log_stream *left(const struct side *s, size_t n)
 {
     return n < s->stream_count ? &s->r->streams[s->streams[n].stream] : NULL;
 }
 
-/* Whether the result at `place`, if there is one, has no partner in the other run. */
+/* Whether the result at `place`, if any, has no partner in the other run. */
 static int alone(const struct side *s, const struct swn_result_log_stream *stream, size_t place)
 {
     return stream && place < stream->count &&
            bsearch(&stream->keys[place], s->keys, s->key_count, sizeof *s->keys, by_key);
 }
 
-/* Streams that are left are taken for partners in their order. Results that only changed places are passed over. */
+/* Streams without partners are paired in their order. Results that only changed places are passed over. */
 static void find_first(const struct side *a, const struct side *b, struct swn_result_log_difference *d)
 {
     for (size_t n = 0; n < a->stream_count || n < b->stream_count; n++) {

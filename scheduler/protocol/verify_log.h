@@ -1,8 +1,7 @@
-/* scheduler/protocol/verify_log.h - the results of two runs of a program, as SWAPNET_VERIFY recorded them, and where
- * they differ.
+/* scheduler/protocol/verify_log.h - compares the results of two runs of a program, as SWAPNET_VERIFY recorded them.
  *
- * A run leaves a directory with a file per process; its name begins with when it was made, so that sorted names are in
- * the order of their first results. A file is a head of SWN_RESULTS_HEAD bytes
+ * A run leaves a directory with a file per process. A file's name begins with its time of creation, so that sorted
+ * names are in the order of their first results. A file is a head of SWN_RESULTS_HEAD bytes
  *
  *     swapnet-results 1 peak BYTES cut 0|1 budget BYTES pid PID name NAME
  *
@@ -27,7 +26,7 @@
 #define SWN_RESULTS_MAGIC "swapnet-results 1"
 #define SWN_RESULTS_UNSEEN "----------------"
 
-/* The results of one thread of one process, in its order. */
+/* The results of one thread of one process, in the thread's order. */
 struct swn_result_log_stream {
     unsigned file, thread;
     uint64_t *keys; /* of each result: bytes, operator, type and shape in one number */
@@ -39,13 +38,13 @@ struct swn_result_log {
     size_t file_count;
     struct swn_result_log_stream *streams; /* by file, then thread */
     size_t stream_count;
-    size_t total, unseen;  /* results; of these, such as could not be looked at */
-    uint64_t peak_bytes;   /* of tensors, in the process that had most; 0: not known */
-    uint64_t budget_bytes; /* that swapnet began with; 0: it was not there */
+    size_t total, unseen;  /* number of results; number of those whose bytes could not be read */
+    uint64_t peak_bytes;   /* of tensors, in the process with the largest peak; 0: not known */
+    uint64_t budget_bytes; /* at swapnet's start; 0: a run without swapnet */
     int cut;               /* a disk was full: some results are missing */
 };
 
-/* 0 and *out, to be freed; or -errno and why[]. A file that is no record is -EINVAL. */
+/* 0 and *out, to be freed; or -errno and why[]. -EINVAL: a file is no record. */
 int swn_result_log_read(struct swn_result_log *out, const char *dir, char why[SWN_ERRMSG]);
 void swn_result_log_free(struct swn_result_log *r);
 
@@ -56,20 +55,20 @@ enum swn_result_log_verdict {
 };
 
 struct swn_result_log_difference {
-    size_t missing; /* results of `a` that `b` has not */
-    size_t added;   /* results of `b` that `a` has not */
-    /* The first one: streams of a and b, or -1 where there is none to compare with, and the place in both. */
+    size_t missing; /* results of `a` that `b` lacks */
+    size_t added;   /* results of `b` that `a` lacks */
+    /* The first difference: streams of a and b, or -1 where there is no partner, and the place in both. */
     long stream[2];
     size_t place;
-    size_t streams_left; /* of `a`, that have none like them in `b` */
+    size_t streams_left; /* of `a`, without an equal one in `b` */
 };
 
-/* Threads of one run that computed what a thread of the other did are as they should be, whatever their numbers. *d is
- * set unless it is SAME. -ENOMEM. */
+/* A thread of one run matches a thread of the other run that computed the same, whatever their numbers. *d is set
+ * unless the result is SAME. -ENOMEM. */
 int swn_result_log_compare(const struct swn_result_log *a, const struct swn_result_log *b,
                            struct swn_result_log_difference *d);
 
-/* "aten::addmm float[1,1000]" of a result; "nothing" behind the last. Returns buf. */
+/* "aten::addmm float[1,1000]" for a result; "nothing" behind the last. Returns buf. */
 char *swn_result_log_describe(const struct swn_result_log *r, long stream, size_t place, char *buf, size_t size);
 
 #endif

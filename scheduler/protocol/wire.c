@@ -1,4 +1,4 @@
-/* scheduler/protocol/wire.c - one table lists every field there is; decoding and encoding follow it. */
+/* scheduler/protocol/wire.c - one table lists every field; decoding and encoding follow it. */
 #include "scheduler/protocol/wire.h"
 
 #include <errno.h>
@@ -42,7 +42,7 @@ static const struct field {
 };
 #define FIELDS (sizeof(fields) / sizeof(fields[0]))
 
-/* What a message is nothing without. */
+/* The fields that each message must have. */
 static const struct {
     const char *name;
     unsigned needs;
@@ -91,7 +91,7 @@ static int take_real(const json_t *value, double least, double most, double *out
     return 0;
 }
 
-/* Cut to fit, between two characters; jansson lets only valid UTF-8 in. */
+/* Copies the text, cut to size between two characters; jansson admits only valid UTF-8. */
 static int take_text(const json_t *value, char *out, size_t size)
 {
     const char *text = json_string_value(value);
@@ -186,7 +186,7 @@ int swn_wire_decode(struct swn_wire *out, const char *line, size_t len, char why
     memset(out, 0, sizeof *out);
     if (len >= SWN_WIRE_MOST)
         return fail(why, "the request is longer than %d bytes", SWN_WIRE_MOST);
-    if (too_deep(line, len)) /* jansson recurses, and our threads' stacks are small */
+    if (too_deep(line, len)) /* jansson recurses, and the stacks of the library's threads are small */
         return fail(why, "the request is nested too deeply");
     json_t *root = json_loadb(line, len, JSON_REJECT_DUPLICATES, NULL);
     int err = json_is_object(root) ? take_all(out, root, why) : fail(why, "the request is not a JSON object");

@@ -90,13 +90,14 @@ struct swn_wire {
     struct swn_divide_point curve[SWN_WIRE_POINTS];
 };
 
-/* One line without its newline, `len` bytes. 0; -EINVAL with what is wrong in why[], for a person. No allocation
+/* Decodes one line of `len` bytes without its newline. 0; -EINVAL with the reason in why[], for a person. No allocation
  * remains. */
 int swn_wire_decode(struct swn_wire *out, const char *line, size_t len, char why[SWN_WIRE_TEXT]);
-/* The fields in m->has as one line without its newline, NUL-terminated. Its length, or -ENOMEM, or -EMSGSIZE. */
+/* Encodes the fields in m->has as one line without its newline, NUL-terminated. Its length, or -ENOMEM, or -EMSGSIZE.
+ */
 int swn_wire_encode(const struct swn_wire *m, char *buf, size_t size);
 
-/* Lines out of a stream that arrives in any pieces. */
+/* Splits a stream that arrives in arbitrary pieces into lines. */
 struct swn_lines {
     char *buf;
     size_t have, room, used; /* used: bytes of lines already handed out */
@@ -105,13 +106,12 @@ struct swn_lines {
 
 void swn_lines_init(struct swn_lines *l);
 void swn_lines_free(struct swn_lines *l);
-/* Takes what the socket has, without waiting, at most SWN_WIRE_MOST bytes. Descriptors that come along are dropped by
- * the kernel. > 0: something came; -EAGAIN, -EPIPE at the end of the stream, -EMSGSIZE for a line that is too long,
- * -ENOMEM, -errno. */
+/* Reads from the socket without waiting, at most SWN_WIRE_MOST bytes. The kernel drops descriptors that come along. >
+ * 0: bytes came; -EAGAIN, -EPIPE at the end of the stream, -EMSGSIZE for a line that is too long, -ENOMEM, -errno. */
 int swn_lines_fill(struct swn_lines *l, int fd, int64_t now_ms);
 /* The next whole line, NUL in place of its newline, valid until the next fill; NULL: none. */
 char *swn_lines_next(struct swn_lines *l, size_t *len);
-/* When the incomplete line has to be complete, or -1. */
+/* The deadline of the incomplete line, or -1. */
 int64_t swn_lines_deadline(const struct swn_lines *l);
 
 #endif
