@@ -40,7 +40,7 @@ void swn_cli_bad_option(char **argv, int result)
     const char *word = argv[optind - 1];
     if (result == ':')
         swn_cli_error("option '%s' needs a value; see '%s help %s'", word, cli->program, argv[0]);
-    else if (strncmp(word, "--", 2) != 0) /* of several letters in one word optopt is the one */
+    else if (strncmp(word, "--", 2) != 0) /* with several letters in one word, optopt is the wrong one */
         swn_cli_error("unknown option '-%c'; see '%s help %s'", optopt, cli->program, argv[0]);
     else
         swn_cli_error("unknown or wrong option '%s'; see '%s help %s'", word, cli->program, argv[0]);

@@ -1,4 +1,4 @@
-/* tools/cli.h - what our command line programs share: `PROGRAM COMMAND [OPTION]...`, with help and version.
+/* tools/cli.h - what the command line programs share: `PROGRAM COMMAND [OPTION]...`, with help and version.
  *
  * For programs only: it prints, and is not thread-safe. A program is a table of commands and a main that calls
  * swn_cli_main.
@@ -9,7 +9,7 @@
 #include <getopt.h>
 #include <stddef.h>
 
-/* Exit codes of every program; a program may have further codes. */
+/* Exit codes of every program; a program may have more. */
 enum swn_cli_exit {
     SWN_CLI_OK = 0,
     SWN_CLI_FAILURE = 1,
@@ -18,11 +18,10 @@ enum swn_cli_exit {
 
 struct swn_cli_command {
     const char *name;
-    /* Gets its own argc and argv, argv[0] being the name it was called by; getopt is reset, and silent. The exit code.
-     */
+    /* argv[0] is the name of the command; getopt is reset, and prints nothing. Returns the exit code. */
     int (*run)(int argc, char **argv);
     const char *summary; /* a line of the overview */
-    const char *help;    /* NULL: that of the other command with the same `run` */
+    const char *help;    /* NULL: the help of the other command with the same `run` */
 };
 
 struct swn_cli {
@@ -33,16 +32,16 @@ struct swn_cli {
     size_t count; /* without help and version, which every program has */
 };
 
-/* Runs the command that argv names. The exit code: that of the command, except that an answer which could not be
- * written is a failure. `cli` must live as long as the program. */
+/* Runs the command that argv names. Returns the command's exit code, except that output which could not be written is a
+ * failure. `cli` must live as long as the program. */
 int swn_cli_main(const struct swn_cli *cli, int argc, char **argv);
 
-/* "PROGRAM: ..." on one line of stderr. Control characters are replaced: names of files and tensors are in it, and a
+/* "PROGRAM: ..." on one line of stderr. Control characters are replaced: the text has names of files and tensors, and a
  * terminal must not take them for commands. */
 __attribute__((format(printf, 1, 2))) void swn_cli_error(const char *format, ...);
 
-/* Says what is wrong with `argv[optind - 1]`, for the '?' and ':' results of getopt_long. Values of long options that
- * have no letter are above 255. */
+/* Prints what is wrong with `argv[optind - 1]`, for the '?' and ':' results of getopt_long. Values of long options
+ * without a letter are above 255. */
 void swn_cli_bad_option(char **argv, int result);
 
 /* Prints the help text of a command on stdout; 0, or -ENOENT. */
@@ -50,10 +49,10 @@ int swn_cli_help(const char *command);
 
 /* The argument of --output. */
 enum swn_cli_format { SWN_CLI_TABLE, SWN_CLI_JSON, SWN_CLI_CSV };
-/* One of the formats up to `last`; else says so and returns -EINVAL. */
+/* One of the formats up to `last`; else prints what is wrong and returns -EINVAL. */
 int swn_cli_format(const char *text, enum swn_cli_format last);
-/* The options of a command that has --output and --help only. 0 and *format changed if given; 1 when help was shown;
- * -EINVAL after saying what is wrong. The operands begin at optind. */
+/* The options of a command that has only --output and --help. 0, and *format changed if given; 1 when help was shown;
+ * -EINVAL after printing what is wrong. The operands begin at optind. */
 int swn_cli_only_format(int argc, char **argv, enum swn_cli_format last, int *format);
 
 #endif

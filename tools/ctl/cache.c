@@ -1,4 +1,4 @@
-/* tools/ctl/cache.c - `swapnetctl cache`: what is in the cache of block stores, what goes, how large it may be. */
+/* tools/ctl/cache.c - `swapnetctl cache`: lists, removes and limits the cache of block stores. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <inttypes.h>
@@ -127,7 +127,7 @@ static int remove_all(const struct request *r)
     }
     for (size_t i = 0; i < count; i++) {
         int rc = swn_cache_remove(&swn_io_sys, r->dir, entries[i].name, why);
-        if (rc && rc != -ENOENT) { /* that one just went by itself */
+        if (rc && rc != -ENOENT) { /* ENOENT: another process removed the store just now */
             swn_cli_error("%s", why);
             failed = 1;
         }

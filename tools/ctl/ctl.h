@@ -6,7 +6,8 @@
 
 /* Beyond those of tools/cli.h. */
 enum ctl_exit {
-    /* `run` stands in for the command it starts, as env and timeout do, and keeps out of the way of its exit codes. */
+    /* `run` replaces itself by the command that it starts, as env and timeout do, so its exit codes must not collide
+     * with the command's. */
     CTL_RUN_FAILED = 125,
     CTL_RUN_NOT_EXECUTABLE = 126,
     CTL_RUN_NOT_FOUND = 127,
@@ -24,16 +25,17 @@ int ctl_verify(int argc, char **argv);
 int ctl_cache(int argc, char **argv);
 
 /* The exit status of the command under `swapnetctl run`, 128 + N if signal N ended it; or -errno. The program gets the
- * signals of the terminal's keys itself; ctl_run_child passes on the other signals that end programs. `prepare` is
- * called in the new process first, to change its environment; NULL: nothing to do. */
+ * signals of the terminal's keys itself; ctl_run_child passes on the other signals that end programs. The new process
+ * calls `prepare` first, to change its environment; NULL: nothing to do. */
 int ctl_run_child(char **command, int count, void (*prepare)(void));
-/* The signal that reached us during the last ctl_run_child; 0: none. */
+/* The signal that reached this process during the last ctl_run_child; 0: none. */
 int ctl_run_interrupted(void);
-/* Whether a daemon gives the budget: one is named, or answers, or was killed and will be back. */
+/* Whether a daemon gives the budget: one is named, or answers, or was killed and will be followed by another. */
 int ctl_has_daemon(void);
-/* A budget in percent becomes bytes, by the model profile `path`; NULL: none was named. 0; -errno: said why. */
+/* Turns a budget in percent into bytes, by the model profile `path`; NULL: none was named. 0; -errno: the reason was
+ * printed. */
 int ctl_share_resolve(const char *path);
-/* Says what is wrong with the settings for `run`, in the words of `run`. 0 or -errno. */
+/* Prints what is wrong with the settings for `run`, in the words of `run`. 0 or -errno. */
 int ctl_run_check(void);
 
 #endif

@@ -1,4 +1,4 @@
-/* tools/ctl/daemon.c - asking swapnetd, and `swapnetctl total` and `drain`, which it alone can answer. */
+/* tools/ctl/daemon.c - requests to swapnetd, and `swapnetctl total` and `drain`, which only the daemon can answer. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <inttypes.h>
@@ -19,7 +19,7 @@
 /* A list of 4096 processes, as many as swapnetd may be told to serve. */
 #define ANSWER_MOST (4 << 20)
 
-/* also: a user whose answer counts beside root's and our own; (uid_t)-1: none. */
+/* also: a user whose server is trusted beside root's and this user's own; (uid_t)-1: none. */
 static int ask(const char *path, const char *request, uid_t also, json_t **out)
 {
     char *text = NULL;
@@ -28,10 +28,10 @@ static int ask(const char *path, const char *request, uid_t also, json_t **out)
     if (rc == -ECONNREFUSED || rc == -ENOTDIR)
         return -ENOENT;
     if (rc == 0 && uid != 0 && uid != geteuid() && (uid != also || also == (uid_t)-1))
-        rc = -EPERM; /* anybody's answer */
+        rc = -EPERM; /* an untrusted user's server */
     if (rc == 0)
         *out = json_loads(text, JSON_REJECT_DUPLICATES, NULL);
-    if (rc == 0 && !json_is_object(*out)) { /* a macro, which names its argument twice */
+    if (rc == 0 && !json_is_object(*out)) { /* json_is_object is a macro that evaluates its argument twice */
         json_decref(*out);
         *out = NULL;
         rc = -EPROTO;
@@ -40,7 +40,7 @@ static int ask(const char *path, const char *request, uid_t also, json_t **out)
     return rc;
 }
 
-/* In the directories where sockets are. */
+/* Asks the socket of that name in the directories of sockets. */
 static int ask_named(const char *name, const char *request, uid_t also, json_t **out)
 {
     char directory[PATH_MAX], path[2 * PATH_MAX];
@@ -65,7 +65,7 @@ int ctl_ask_daemon(const char *request, json_t **out)
                                     : ask_named(SWN_DAEMON_SOCKET, request, nobody_else, out);
 }
 
-/* Root may ask anybody's process, and the daemon that such a one chose. */
+/* Root may ask the process of any user, and the daemon that the process uses. */
 static uid_t owner_of(const char *pid)
 {
     uid_t uid;
@@ -94,7 +94,7 @@ int ctl_ask_daemon_of(const char *pid, const char *request, json_t **out)
 
 /* ---- total and drain ---- */
 
-/* The format, and `words` arguments. 0, 1 when help was shown, -EINVAL. */
+/* Takes the format and `words` arguments. 0, 1 when help was shown, -EINVAL. */
 static int take_words(int argc, char **argv, int words, int *format)
 {
     int rc = swn_cli_only_format(argc, argv, SWN_CLI_CSV, format);
@@ -108,7 +108,7 @@ static int take_words(int argc, char **argv, int words, int *format)
     return 0;
 }
 
-/* The daemon's answer, or NULL after saying why there is none. */
+/* The daemon's answer, or NULL after printing why there is none. */
 static json_t *tell(const char *request)
 {
     json_t *answer = NULL;
@@ -127,7 +127,7 @@ static json_t *tell(const char *request)
     return answer;
 }
 
-/* Those whose needs keep the leases above the total. Names are a stranger's. */
+/* The processes whose needs keep the leases above the total. Their names are untrusted. */
 static void print_keepers(const json_t *answer)
 {
     char mib[32], name[256];
@@ -156,7 +156,7 @@ static void print_total(const json_t *answer)
     print_keepers(answer);
 }
 
-/* Of those that keep, the numbers. */
+/* Of the keepers, prints the pids. */
 static void print_total_csv(json_t *answer)
 {
     static const char *const keys[] = {"total_bytes", "leased_bytes", "least_bytes", "keepers"};

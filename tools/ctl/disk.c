@@ -1,5 +1,4 @@
-/* tools/ctl/disk.c - `swapnetctl profile --disk`: measures how to read the disk with the block stores, for the library.
- */
+/* tools/ctl/disk.c - `swapnetctl profile --disk`: measures how the library should read the disk of the block stores. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <limits.h>
@@ -19,7 +18,7 @@
 int ctl_disk_dir(char *dir, size_t size)
 {
     int rc = swn_store_dir(environ, dir, size);
-    if (rc == -ENOTSUP) /* spill files go to the default then */
+    if (rc == -ENOTSUP) /* then spill files go to the default directory */
         rc = swn_default_store_dir(environ, dir, size);
     return rc;
 }
@@ -44,7 +43,7 @@ static int compare(const void *a, const void *b)
     return (*x > *y) - (*x < *y);
 }
 
-/* The different ones among n, in order. */
+/* The number of distinct values among n, which it sorts to the front. */
 static size_t distinct(uint64_t *values, size_t n)
 {
     size_t kept = 0;
@@ -113,7 +112,7 @@ static int measure(struct swn_profile **out, const char *dir, dev_t *dev)
 {
     struct stat st;
     struct swn_queue_depth queue;
-    int rc = swn_probe_queue(&queue, &swn_io_sys, dir); /* makes the directory */
+    int rc = swn_probe_queue(&queue, &swn_io_sys, dir); /* also makes the directory */
     if (rc)
         return rc;
     rc = stat(dir, &st) ? -errno : 0;

@@ -16,7 +16,7 @@ void ctl_print_json(const json_t *root)
     free(text);
 }
 
-/* Names are a stranger's: a control character in one would end the line, or reach a terminal. */
+/* The text is untrusted: a control character in it would end the line, or reach a terminal. */
 static void print_text(const char *value)
 {
     char *text = strdup(value);

@@ -1,6 +1,5 @@
 /* tools/ctl/plan.c - `swapnetctl plan`: takes models and a total, and prints the budget, the blocks and the predicted
- * latencies of each model. No process is needed or asked.
- */
+ * latencies of each model. It works without any running process. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <inttypes.h>
@@ -31,9 +30,9 @@ struct candidate {
     int loaded, timed;
     struct swn_divide_point curve[CURVE];
     uint64_t budget;
-    /* within it */
+    /* within the budget */
     double library_s, sufficient_s; /* below 0: not known */
-    size_t blocks;                  /* 0: two neighbours do not fit */
+    size_t blocks;                  /* 0: no two neighbouring blocks fit */
     size_t *first;
     double blocks_s;
 };
@@ -188,7 +187,7 @@ static int divide(struct what_if *w)
     return rc;
 }
 
-/* Blocks have what is left beside everything that is no weight. */
+/* Blocks get the memory that the nonweight bytes leave. */
 static int cut(const struct what_if *w, struct candidate *c)
 {
     uint64_t room = c->budget > c->m.other_bytes ? c->budget - c->m.other_bytes : 0;
@@ -220,7 +219,7 @@ static int look_ahead(const struct what_if *w, struct candidate *c)
 
 /* --- what comes out --- */
 
-/* The first of the points, and whether there are more. */
+/* Prints the first points, and whether there are more. */
 static void print_points(const struct candidate *c)
 {
     for (size_t i = 1; i < c->blocks && i <= POINTS_SHOWN; i++)

@@ -1,7 +1,6 @@
-/* tools/ctl/processes.c - the processes that run under swapnet, as they report it through their own sockets, and as the
- * daemon reports it, if there is one. It removes nothing: a later process takes over a socket file that no process
- * listens on.
- */
+/* tools/ctl/processes.c - the processes under swapnet, as they report themselves through their own sockets, and as the
+ * daemon reports them, if there is one. It removes no socket file: a later process takes over one that no process
+ * listens on. */
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <errno.h>
@@ -19,7 +18,7 @@
 #include "base/size.h"
 #include "base/errmsg.h"
 
-/* The fields of a process: in this order in JSON and CSV; those with a title make the table. */
+/* The fields of a process, in the order of JSON and CSV; fields with a title are in the table. */
 enum kind { TEXT, COUNT, BYTES, NANOSECONDS, URGENCY };
 
 static const struct column {
@@ -50,7 +49,7 @@ static const struct column {
 
 /* ---- collecting ---- */
 
-/* The fields of `answer` that we show, as one entry of "processes"; NULL when it is no statistics document. */
+/* The fields of `answer` that are shown, as one entry of "processes"; NULL when it is no statistics document. */
 static json_t *entry(json_t *answer)
 {
     if (!json_is_integer(json_object_get(answer, "pid")))
@@ -70,7 +69,8 @@ static json_t *entry(json_t *answer)
     return e;
 }
 
-/* One that ends while it is asked hangs up. Asked again, it is not there; or it is, and hung up for another reason. */
+/* A process that ends during the request closes the connection. A second request then finds it gone, or shows that it
+ * closed for another reason. */
 static int query(const char *path, char **text)
 {
     int rc = swn_control_query(path, "status", text);
@@ -82,7 +82,7 @@ static void ask(json_t *processes, const char *path, const char *pid)
     char *text = NULL;
     int rc = query(path, &text);
     if (rc == -ECONNREFUSED || rc == -ENOENT)
-        return; /* its process is gone */
+        return; /* the process is gone */
     json_t *answer = rc == 0 ? json_loads(text, JSON_REJECT_DUPLICATES, NULL) : NULL;
     json_t *e = json_integer_value(json_object_get(answer, "schema")) == 1 ? entry(answer) : NULL;
     if (e)
@@ -140,7 +140,7 @@ static int by_pid(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* readdir's order means nothing to people. */
+/* readdir has no useful order. */
 static json_t *sorted(json_t *processes)
 {
     size_t n = json_array_size(processes);
@@ -164,7 +164,8 @@ static json_t *find(json_t *processes, json_int_t pid)
     return NULL;
 }
 
-/* What the daemon knows counts, where it is about leases; those that cannot be asked are shown as it sees them. */
+/* For leases the daemon's numbers replace the process's own; processes that do not answer are shown as the daemon sees
+ * them. */
 static void merge(const struct ctl_filter *r, json_t *processes, json_t *theirs)
 {
     static const char *const rules[] = {"budget_bytes", "urgency", "state"};
@@ -210,7 +211,7 @@ json_t *ctl_collect(const struct ctl_filter *r)
 
 /* ---- printing ---- */
 
-/* One cell as text; names are a stranger's, so no control character of theirs reaches the terminal. */
+/* One cell as text; names are untrusted, so their control characters are replaced. */
 static const char *cell(char *buf, size_t size, json_t *value, enum kind kind)
 {
     char mib[32];
@@ -239,7 +240,7 @@ static void print_daemon(const json_t *root)
                json_is_true(json_object_get(root, "draining")) ? ", draining" : "");
 }
 
-/* Memory that the process was told not to take, and took. */
+/* Device memory beyond the budgets, which the process keeps. */
 static void print_kept(const json_t *process)
 {
     char text[32];

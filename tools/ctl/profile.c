@@ -1,6 +1,5 @@
-/* tools/ctl/profile.c - `swapnetctl profile`: runs a program, and turns what the library recorded into a profile with
- * the coefficients of the delay model; `--show` prints one, `--disk` is in tools/ctl/disk.c.
- */
+/* tools/ctl/profile.c - `swapnetctl profile`: runs a program, and turns the library's records into a profile with the
+ * coefficients of the delay model; `--show` prints a profile, `--disk` is in tools/ctl/disk.c. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <limits.h>
@@ -23,9 +22,9 @@ enum { OPT_SHOW = 256, OPT_DISK };
 
 struct options {
     const char *output, *show; /* may be NULL */
-    int disk, budget, store;   /* which of them were given */
-    /* What is found afterwards has to be new, and an old profile stays until there is one: it is written into a
-     * directory of its own beside the old one. */
+    int disk, budget, store;   /* which options were given */
+    /* The run writes its profile into a new directory beside the old profile, so that the result is certainly new, and
+     * the old profile stays until then. */
     char directory[PATH_MAX], made[PATH_MAX];
     char **command;
     int count;
@@ -122,7 +121,7 @@ static void print_report(FILE *out, const struct swn_profile *p)
     print_fit(out, p, SWN_FIT_OUT, "swap-out");
 }
 
-/* SwapNet's table 2, with what was measured. */
+/* SwapNet's table 2, with measured times. */
 static void print_layers(const struct swn_profile *p)
 {
     char size[32], other[32];
@@ -163,7 +162,8 @@ static int show(const char *path)
 
 /* --- the run --- */
 
-/* All of the memory, whatever a daemon would give: nothing is streamed, and computing is measured as it is. */
+/* The budget is all of the memory, even under a daemon: then nothing is streamed, and computing is measured
+ * undisturbed. */
 static int default_budget(void)
 {
     char text[32];
@@ -175,7 +175,7 @@ static int default_budget(void)
     return setenv("SWAPNET_BUDGET", text, 1) || setenv("SWAPNET_DAEMON", "off", 1) ? -errno : 0;
 }
 
-/* Swap-ins and swap-outs of layers like these, where the run had none or none that tell the coefficients apart. 0 or
+/* Measures swap-ins and swap-outs of such layers, if the run had none, or none that tell the coefficients apart. 0 or
  * -ENOMEM. */
 static int probe_disk(struct swn_profile *p)
 {
@@ -191,7 +191,7 @@ static int probe_disk(struct swn_profile *p)
     return swn_profile_fit(p);
 }
 
-/* Whatever else has that name (a pipe, a device, a link) is not ours to replace. 0 or -errno; said. */
+/* Anything else with that name (a pipe, a device, a link) must not be replaced. 0 or -errno; printed. */
 static int make_place(struct options *o)
 {
     struct stat st;

@@ -1,6 +1,5 @@
-/* tools/ctl/run.c - `swapnetctl run`: checks the settings, puts them and the library in the environment, becomes the
- * command.
- */
+/* tools/ctl/run.c - `swapnetctl run`: checks the settings, puts them and the library in the environment, and executes
+ * the command. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <limits.h>
@@ -86,7 +85,7 @@ static int set_variable(int option, const char *value)
     return 0;
 }
 
-/* 0, or -EINVAL: it is set, and none of these words. */
+/* 0, or -EINVAL: the variable is set, and is none of these words. */
 static int check_word(const char *variable, const char *what, const char *const *known, const char *use)
 {
     const char *value = getenv(variable);
@@ -108,7 +107,7 @@ static int check_words(void)
               : check_word("SWAPNET_UNIFIED", "kind of memory", unified, "auto, off, pageable, registered or managed");
 }
 
-/* What swapnetd and its users know the program by. */
+/* The name and urgency by which swapnetd and its users know the program. */
 static int check_labels(void)
 {
     const char *name = getenv("SWAPNET_NAME"), *urgency = getenv("SWAPNET_URGENCY"), *daemon = getenv("SWAPNET_DAEMON");
@@ -125,7 +124,7 @@ static int check_labels(void)
     return -EINVAL;
 }
 
-/* 0, or -errno: it is set, and no size of a budget. */
+/* 0, or -errno: the variable is set, and is no size of a budget. */
 static int check_size(const char *variable, const char *what)
 {
     const char *size = getenv(variable), *why = "";
@@ -136,8 +135,8 @@ static int check_size(const char *variable, const char *what)
     return rc;
 }
 
-/* As the library sees it (skeleton/budget/daemon_client.c): also one that does not answer now, or was killed and is to
- * be followed. */
+/* Whether the library would wait for a daemon (skeleton/budget/daemon_client.c): also for one that does not answer now,
+ * or that was killed and will be followed by another. */
 static int is_expected(void)
 {
     char directory[PATH_MAX], path[2 * PATH_MAX];
@@ -163,8 +162,7 @@ int ctl_has_daemon(void)
     return yes;
 }
 
-/* The library says nothing louder than a line on stderr and stays off, so that a mistake is caught here, where it can
- * still be an exit code. */
+/* On a mistake the library only prints a line on stderr and stays off, so `run` checks the settings first and fails. */
 int ctl_run_check(void)
 {
     const char *budget = getenv("SWAPNET_BUDGET"), *memory = getenv("SWAPNET_MEMORY");
@@ -183,7 +181,7 @@ int ctl_run_check(void)
     return rc ? rc : check_words();
 }
 
-/* ../lib/libswapnet.so as seen from our own binary. 0 or -errno. */
+/* The path ../lib/libswapnet.so, relative to this program's file. 0 or -errno. */
 static int beside_binary(char *buf, size_t size)
 {
     char self[PATH_MAX];
@@ -201,7 +199,7 @@ static int beside_binary(char *buf, size_t size)
     return len < 0 || (size_t)len >= size ? -ENAMETOOLONG : 0;
 }
 
-/* The absolute name of the library, so that it also holds after the program changed its directory. */
+/* The absolute path of the library, which stays valid when the program changes its directory. */
 static int find_library(char out[PATH_MAX])
 {
     char beside[PATH_MAX] = LIBRARY;
@@ -220,7 +218,7 @@ static int find_library(char out[PATH_MAX])
         swn_cli_error("cannot use the library '%s': %s; give its place with --library", wanted, strerror(-rc));
         return rc;
     }
-    if (strpbrk(out, ": ")) { /* both separate the entries of LD_PRELOAD, and nothing quotes them */
+    if (strpbrk(out, ": ")) { /* both characters separate entries of LD_PRELOAD, and neither can be quoted */
         swn_cli_error("the library '%s' has a space or a colon in its path: LD_PRELOAD cannot name it", out);
         return -EINVAL;
     }
@@ -235,7 +233,7 @@ static int preload(const char *library)
     if (!before || !*before)
         return setenv("LD_PRELOAD", library, 1) ? -errno : 0;
     if (strncmp(before, library, len) == 0 && (!before[len] || strchr(": ", before[len])))
-        return 0; /* in front already: swapnetctl run swapnetctl run */
+        return 0; /* already the first entry: swapnetctl run swapnetctl run */
     if (asprintf(&list, "%s:%s", library, before) < 0)
         return -ENOMEM;
     int rc = setenv("LD_PRELOAD", list, 1) ? -errno : 0;
@@ -243,7 +241,8 @@ static int preload(const char *library)
     return rc;
 }
 
-/* Options to variables, and the file that a percentage is of. 0, 1 when help was shown, or -errno. */
+/* Turns options into variables, and finds the profile that a percentage refers to. 0, 1 when help was shown, or -errno.
+ */
 static int take_options(int argc, char **argv, const char **profile)
 {
     int opt, rc;
@@ -333,7 +332,7 @@ int ctl_run_child(char **command, int count, void (*prepare)(void))
     sigemptyset(&set);
     for (int i = 0; i < PASSED; i++)
         sigaddset(&set, passed[i]);
-    /* Nothing comes between the child's begin and our knowing its number. */
+    /* Blocks signals from fork until the child's pid is known. */
     sigprocmask(SIG_BLOCK, &set, &mask);
     got_signal = 0;
     pid_t pid = fork();

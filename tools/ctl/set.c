@@ -54,7 +54,7 @@ static int take_pair(json_t *request, char *pair)
     return -EINVAL;
 }
 
-/* The number of the one process with that name, from those that can be asked. NULL: said why. */
+/* The pid of the one process with that name, among those that answer. NULL: the reason was printed. */
 static const char *number_of(const char *name, char *buf, size_t size)
 {
     if (ctl_is_pid(name))
@@ -86,8 +86,8 @@ static int knows(json_t *list, const char *pid)
     return found;
 }
 
-/* Behind the back of a daemon that does not answer now nothing is set. One that does not let us in, or that is not
- * root's, ours or the process's user's, has none of our processes. */
+/* If the process's daemon does not answer now, nothing is set without it. A daemon that refuses the connection, or that
+ * belongs to neither root, this user nor the process's user, has none of the processes that this user can set. */
 static int ask(json_t *request, const char *pid, json_t **out, int *is_daemon)
 {
     json_t *list = NULL;

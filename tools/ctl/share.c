@@ -23,7 +23,7 @@ static int parse_share(const char *text, double *share)
     return 0;
 }
 
-/* All that is no streamable weight is there at its peak; of those so much of each byte. */
+/* The peak of the nonweight bytes, plus that share of the weights. */
 static uint64_t share_of(const struct swn_profile *p, double share)
 {
     uint64_t always = p->other_bytes, weights = 0;

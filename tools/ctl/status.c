@@ -28,7 +28,7 @@ static int take_options(struct request *r, int argc, char **argv)
     return 0;
 }
 
-/* 1 when each process asked for is among those that answered. */
+/* 1 when each process that was asked for has answered. */
 static int all_found(const struct request *r, json_t *processes)
 {
     int all = 1;

@@ -1,4 +1,4 @@
-/* tools/ctl/top.c - `swapnetctl top`: `status` again and again, on a terminal. */
+/* tools/ctl/top.c - `swapnetctl top`: repeats `status` on a terminal. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <signal.h>
@@ -21,7 +21,7 @@ static void stop(int sig)
 
 struct top {
     double delay_s;
-    long times; /* 0: until it is stopped */
+    long times; /* 0: until the user stops it */
     int format;
     int terminal;
 };
@@ -91,7 +91,7 @@ int ctl_top(int argc, char **argv)
         return rc == 1 ? SWN_CLI_OK : SWN_CLI_USAGE;
     t.terminal = isatty(STDOUT_FILENO) && t.format == SWN_CLI_TABLE;
     if (!t.terminal && !t.times)
-        t.times = 1;                             /* into a file or a pipe: once, unless asked for more */
+        t.times = 1;                             /* into a file or a pipe: once, unless a number was given */
     struct sigaction act = {.sa_handler = stop}; /* no SA_RESTART: the sleep ends */
     sigaction(SIGINT, &act, NULL);
     sigaction(SIGTERM, &act, NULL);

@@ -1,7 +1,6 @@
-/* tools/ctl/verify.c - `swapnetctl verify`: runs a program without swapnet and with it, and compares what its operators
- * computed, bit for bit. Where they differ it runs without swapnet once more: a program that does not repeat itself
- * proves nothing.
- */
+/* tools/ctl/verify.c - `swapnetctl verify`: runs a program without swapnet and with it, and compares the results of its
+ * operators, bit for bit. If they differ it runs without swapnet once more: a program that does not repeat its own
+ * results proves nothing. */
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <errno.h>
@@ -42,9 +41,9 @@ struct verify {
     int count, format;
     char dir[PATH_MAX + 32]; /* records, until the end */
     struct run runs[RUNS];
-    uint64_t budget_bytes; /* of tensors, as swapnet had it at the end */
+    uint64_t budget_bytes; /* for tensors, swapnet's budget at the end */
     enum swn_result_log_verdict verdict, again;
-    struct swn_result_log_difference difference, own; /* of SWAPPED and of AGAIN from PLAIN */
+    struct swn_result_log_difference difference, own; /* between PLAIN and SWAPPED; between PLAIN and AGAIN */
 };
 
 /* --- settings --- */
@@ -93,7 +92,7 @@ static int is_set(const char *name)
     return value && *value;
 }
 
-/* A quarter of what the program's tensors took without swapnet, so that something has to go. */
+/* A quarter of what the program's tensors took without swapnet, so that something has to be streamed. */
 static int default_budget(const struct verify *v)
 {
     char text[32];
@@ -167,7 +166,7 @@ static void remove_dir(const struct verify *v)
 static const struct verify *prepared; /* ctl_run_child takes no argument for prepare */
 static int prepared_run;
 
-/* In the new process. Standard output is for our table, so the program's goes where ours for people does. */
+/* Runs in the new process. Standard output is for the table, so the program's output goes to stderr. */
 static void prepare(void)
 {
     char path[PATH_MAX + 64];
@@ -181,7 +180,7 @@ static void prepare(void)
         setenv("SWAPNET_STATS", path, 1);
     } else {
         setenv("SWAPNET", "0", 1);
-        setenv("SWAPNET_BUDGET", "8M", 0); /* `run` insists */
+        setenv("SWAPNET_BUDGET", "8M", 0); /* `run` needs a budget */
     }
     if (null >= 0)
         dup2(null, STDIN_FILENO), close(null);
@@ -194,7 +193,7 @@ static void read_stats(struct verify *v, struct run *r)
     snprintf(path, sizeof path, "%s/stats", v->dir);
     json_t *stats = json_load_file(path, 0, NULL);
     v->budget_bytes = r->results.budget_bytes;
-    if (!stats) /* _exit writes none */
+    if (!stats) /* _exit writes no statistics */
         return;
     r->counted = 1;
     v->budget_bytes = (uint64_t)json_integer_value(json_object_get(stats, "budget_bytes"));
@@ -212,7 +211,7 @@ static double seconds_now(void)
     return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
 }
 
-/* 0, or -1 after saying why there is nothing to compare. */
+/* 0, or -1 after printing why there is nothing to compare. */
 static int run(struct verify *v, int which)
 {
     static const char *const names[] = {"without swapnet", "with swapnet", "without swapnet, once more"};
@@ -270,7 +269,7 @@ static json_t *run_json(const struct run *r, int which)
                      (json_int_t)r->over_bytes);
 }
 
-/* The difference that counts: of the swapped run, if there is one. */
+/* The difference to report: of the swapped run, if it ran. */
 static json_t *difference_json(const struct verify *v)
 {
     char plain[512], swapped[512];
@@ -368,7 +367,8 @@ static int same_exit(const struct verify *v)
     return v->runs[PLAIN].status == v->runs[SWAPPED].status;
 }
 
-/* The swapped run left the first one before another run of the program alone did, so it is not that which differs. */
+/* Whether the swapped run differs at an earlier place than another plain run: then the program's own variation does not
+ * explain the difference. */
 static int differs_earlier(const struct verify *v)
 {
     return v->difference.streams_left == 1 && v->own.streams_left == 1 && v->difference.stream[0] == v->own.stream[0] &&
@@ -406,14 +406,14 @@ static int answer(struct verify *v)
     return same ? SWN_CLI_OK : repeats ? VERIFY_DIFFERENT : VERIFY_UNDETERMINED;
 }
 
-/* 0, -1 after saying why there is nothing to compare, or the status of a command that could not be run. */
+/* 0, -1 after printing why there is nothing to compare, or the status of a command that could not be run. */
 static int run_plain(struct verify *v)
 {
     const struct run *r = &v->runs[PLAIN];
     if (run(v, PLAIN))
         return -1;
     if (!r->results.total && (r->status == CTL_RUN_NOT_FOUND || r->status == CTL_RUN_NOT_EXECUTABLE))
-        return r->status; /* which was said */
+        return r->status; /* the reason was printed */
     if (r->status)
         swn_cli_error("the program fails without swapnet as well: exit status %d%s", r->status,
                       r->status == 128 + 9 ? " (killed: is there enough memory for all of it?)" : "");
@@ -461,7 +461,7 @@ int ctl_verify(int argc, char **argv)
         return SWN_CLI_OK;
     if (rc)
         return SWN_CLI_USAGE;
-    /* A mistake in them must not show after an hour. */
+    /* A mistake in the settings must not show after an hour. */
     if ((is_set("SWAPNET_BUDGET") || is_set("SWAPNET_MEMORY")) && ctl_run_check())
         return SWN_CLI_USAGE;
     if (make_dir(&v))

@@ -19,13 +19,13 @@
 #include "base/errmsg.h"
 
 enum { BAR = 30 };
-/* Where a file has its times in whole seconds, two of them pass before they are sure to move on. */
+/* On file systems with times in whole seconds, two seconds may pass before a new time is certain. */
 #define SETTLE_MS 3000
 
 /* ---- progress ---- */
 
 struct bar {
-    int shown; /* stderr is a terminal, and nobody said --quiet */
+    int shown; /* stderr is a terminal, and --quiet was not given */
     struct timespec begin, last;
 };
 
@@ -103,7 +103,7 @@ static void free_order(struct order *o)
     free(o->names);
 }
 
-/* An order of some other model would be taken without a word otherwise. */
+/* Without this an order of another model would be accepted silently. */
 static void compare_order(const struct order *o, const struct swn_store *s)
 {
     size_t known = 0;
@@ -122,7 +122,7 @@ static void compare_order(const struct order *o, const struct swn_store *s)
 struct request {
     const char *checkpoint, *output, *from_store, *order_path, *cache;
     int misused;         /* the output is one of the inputs */
-    int quiet, encoding; /* what --encoding says, an enum swn_store_compressed; -1: nothing */
+    int quiet, encoding; /* the value of --encoding, an enum swn_store_compressed; -1: not given */
     struct order order;
     struct bar bar;
     struct swn_store_opts opts;
@@ -142,7 +142,7 @@ static int finished(const struct request *r, const char *path)
     return 0;
 }
 
-/* A file in the cache is known by its times. */
+/* The cache identifies a file by its times. */
 static int open_settled(struct swn_checkpoint **c, const char *path, char why[SWN_ERRMSG])
 {
     int fd = swn_open_regular(&swn_io_sys, path, 0, why);
@@ -156,8 +156,8 @@ static int open_settled(struct swn_checkpoint **c, const char *path, char why[SW
 /* A file of the checkpoint. */
 struct shard {
     char store[PATH_MAX]; /* in the cache */
-    uint64_t need_bytes;  /* of the store, without copies */
-    uint64_t there_bytes; /* of the store that the cache has already; 0: none */
+    uint64_t need_bytes;  /* of the store, without compressed extents */
+    uint64_t there_bytes; /* size of the store that the cache already has; 0: none */
 };
 
 static int look_at_shard(struct shard *d, const struct request *r, const char *path, char why[SWN_ERRMSG])
@@ -178,8 +178,8 @@ static int look_at_shard(struct shard *d, const struct request *r, const char *p
     return rc;
 }
 
-/* A program needs all of them, so none may go to make room for another. Stores that are there have copies perhaps, for
- * which there is no room any more: then all are built. */
+/* A program needs the stores of all shards, so none may be evicted for another. Existing stores may have compressed
+ * extents for which there is no room: then all stores are built anew. */
 static int fit_shards(struct shard *d, size_t count, const char *dir, uint64_t cap, char why[SWN_ERRMSG])
 {
     uint64_t need = 0, sum = 0;
@@ -237,8 +237,8 @@ static int build_shards(const struct request *r, const struct swn_checkpoint *c,
     return rc;
 }
 
-/* A store of the caller's choice. A change of the checkpoint while it is copied shows in its times as well, once these
- * have settled; where they never do (in memory, or in the future) they are taken as they are. */
+/* Builds a store at a path of the user's choice. A change of the checkpoint during the copy shows in its times, once
+ * these have settled; times that never settle (in memory, or in the future) are taken as they are. */
 static int build_output(const struct request *r, struct swn_checkpoint **c, const char *path, char why[SWN_ERRMSG])
 {
     size_t count = (*c)->file_count;
@@ -252,7 +252,7 @@ static int build_output(const struct request *r, struct swn_checkpoint **c, cons
         else if (settled == -ENOTSUP)
             ids[i] = f->identity;
     }
-    if (!rc) { /* anew: what was read before they had settled may have been overwritten within the same tick */
+    if (!rc) { /* opens it anew: bytes read before the times settled may have been overwritten within the same tick */
         swn_checkpoint_close(*c, &swn_io_sys);
         *c = NULL;
         rc = swn_checkpoint_open(c, &swn_io_sys, path, why);
@@ -266,7 +266,8 @@ static int build_output(const struct request *r, struct swn_checkpoint **c, cons
     return rc ? rc : finished(r, r->output);
 }
 
-/* A store per file, unless it is there: the library sees a program open one shard, and looks for the store of that. */
+/* Builds one store per file, unless it exists: the library sees a program open one shard, and looks for the store of
+ * that shard. */
 static int build_into_cache(const struct request *r, const struct swn_checkpoint *c, char why[SWN_ERRMSG])
 {
     struct shard *d = calloc(c->file_count + 1, sizeof *d);
@@ -282,8 +283,8 @@ static int build_into_cache(const struct request *r, const struct swn_checkpoint
     return rc;
 }
 
-/* A relative path in a store would mean nothing to whoever reads it elsewhere. Links stay: the shards of an index lie
- * beside its name, not beside what the name leads to. */
+/* A relative path in a store would mean nothing in another directory. Links stay: the shards of an index lie beside the
+ * link, not beside its target. */
 static int absolute(const char *path, char out[PATH_MAX])
 {
     char dir[PATH_MAX] = "";
@@ -293,7 +294,7 @@ static int absolute(const char *path, char out[PATH_MAX])
     return n < 0 || n >= PATH_MAX ? -ENAMETOOLONG : 0;
 }
 
-/* Nothing that the store is made of may be what it replaces. */
+/* The output must not replace a file that the store is made of. */
 static int keep_input(struct request *r, const char *input, char why[SWN_ERRMSG])
 {
     if (!r->output || !input || !part_same_file(r->output, input))
@@ -355,7 +356,7 @@ static const struct option options[] = {
     {NULL, 0, NULL, 0},
 };
 
-/* -EINVAL, said: no such encoding. */
+/* -EINVAL, after printing: no such encoding. */
 static int take_encoding(const char *name)
 {
     if (!strcmp(name, "raw"))
@@ -423,7 +424,7 @@ static int find_cache(struct request *r, char dir[PATH_MAX])
     return rc;
 }
 
-/* What the library has seen, if it has. */
+/* The order that the library has learned, if any. */
 static const char *learned_order(const char *store, char path[PATH_MAX])
 {
     int n = snprintf(path, PATH_MAX, "%s%s", store, SWN_ORDER_SUFFIX);

@@ -1,8 +1,8 @@
 /* tools/partition/extract.c - `swapnet-partition extract`: the tensors of a store as one .safetensors file.
  *
- * safetensors knows no strides and no sharing, so every tensor is written contiguous and by itself. Contiguous ones are
- * streamed; for the others the extent is taken into memory as a whole. Where the format cannot hold a tensor the
- * command writes nothing: a user who did not ask for part of a model must not get part of it.
+ * safetensors knows no strides and no sharing, so every tensor is written contiguous and by itself. Contiguous tensors
+ * are streamed; for the others the whole extent is read into memory. Where the format cannot hold a tensor the command
+ * writes nothing: a user who did not ask for part of a model must not get part of it.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -26,10 +26,10 @@ struct extract {
     struct swn_atomic_file out;
     char *buf; /* BUFFER_BYTES, written as a whole */
     size_t fill;
-    uint64_t off;     /* where buf belongs */
+    uint64_t off;     /* offset of buf in the file */
     uint8_t *checked; /* per extent */
-    int skip;         /* leave out what cannot be written */
-    uint8_t *left;    /* per tensor: it is */
+    int skip;         /* leave out tensors that cannot be written */
+    uint8_t *left;    /* per tensor: left out */
     char why[SWN_ERRMSG];
 };
 
@@ -84,7 +84,7 @@ static int add_tensor(json_t *header, const struct swn_store_tensor *t, uint64_t
     return !tensor ? -ENOMEM : json_object_set_new(header, t->name, tensor) ? -EINVAL : 0;
 }
 
-/* What keeps the tensor out of the file, whose data end at `at` so far; NULL: it is in the header now. */
+/* Why the tensor cannot be in the file, whose data end at `at` so far; NULL: it is in the header now. */
 static const char *unfit(json_t *header, const struct swn_store_tensor *t, uint64_t *at, int *rc)
 {
     uint64_t bytes, end;
@@ -103,7 +103,8 @@ static const char *unfit(json_t *header, const struct swn_store_tensor *t, uint6
     return NULL;
 }
 
-/* Adds what can be added, and to *at its bytes. Unless the others are to be left out, there must be none. */
+/* Adds all tensors that can be added, and their bytes to *at. Unless skipping is allowed, a tensor that cannot be added
+ * is an error. */
 static int add_tensors(struct extract *x, json_t *header, uint64_t *at)
 {
     size_t left = 0, first = 0;
@@ -137,7 +138,7 @@ static int add_tensors(struct extract *x, json_t *header, uint64_t *at)
     return 0;
 }
 
-/* *text: the JSON text, padded to a multiple of 8, to be freed; *total: of the whole file. 0, -EINVAL or -ENOMEM. */
+/* *text: the JSON text, padded to a multiple of 8, to be freed; *total: the size of the file. 0, -EINVAL or -ENOMEM. */
 static int make_header(struct extract *x, char **text, uint64_t *total)
 {
     uint64_t at = 0;
@@ -165,7 +166,7 @@ static int make_header(struct extract *x, char **text, uint64_t *total)
 static int flush(struct extract *x)
 {
     size_t len = SWN_BLOCK_UP(x->fill);
-    memset(x->buf + x->fill, 0, len - x->fill); /* the file's end; cut off afterwards */
+    memset(x->buf + x->fill, 0, len - x->fill); /* padding at the file's end, cut off afterwards */
     int rc = len ? swn_write_blocks(&swn_io_sys, &x->out.file, x->buf, len, x->off) : 0;
     x->off += x->fill;
     x->fill = 0;
@@ -213,7 +214,7 @@ static int stream(struct extract *x, const struct swn_store_tensor *t, uint64_t 
     return 0;
 }
 
-/* One element after the other in the order of the indices, like an odometer. */
+/* Copies one element after the other in the order of the indices, like an odometer. */
 static int gather_from(struct extract *x, const struct swn_store_tensor *t, const char *extent)
 {
     size_t size = swn_dtype_size(t->dtype);

@@ -1,4 +1,4 @@
-/* tools/partition/inspect.c - `swapnet-partition inspect`: what is in a checkpoint or store, layer by layer. */
+/* tools/partition/inspect.c - `swapnet-partition inspect`: lists a checkpoint or store, layer by layer. */
 #include <errno.h>
 #include <inttypes.h>
 #include <jansson.h>
@@ -16,7 +16,7 @@ struct summary {
     uint64_t *memory_bytes; /* per layer */
     uint32_t *dtypes;       /* per layer: bit (1 << enum swn_dtype) */
     uint64_t bytes, smallest_budget;
-    uint64_t encoded_bytes, copied_bytes; /* of copies, and of the extents that have one */
+    uint64_t encoded_bytes, copied_bytes; /* of compressed extents, and of the extents that have one */
     size_t largest;                       /* layer */
 };
 _Static_assert(SWN_DTYPE_COUNT <= 32, "element types as bits of a word");
@@ -74,7 +74,7 @@ static int print_json(const struct summary *m)
                   "copied_bytes", (json_int_t)m->copied_bytes, "encoded_bytes", (json_int_t)m->encoded_bytes,
                   "skipped_count", (json_int_t)s->skipped_count, "skipped_first", s->skipped, "largest_layer", largest,
                   "smallest_budget_bytes", (json_int_t)m->smallest_budget, "layers", layers);
-    int rc = j && whole ? 0 : -EINVAL; /* paths on disk need not be UTF-8, JSON must */
+    int rc = j && whole ? 0 : -EINVAL; /* paths on disk need not be UTF-8; JSON must be */
     if (!rc) {
         json_dumpf(j, stdout, JSON_INDENT(2));
         putchar('\n');

@@ -1,5 +1,5 @@
-/* tools/partition/interrupt.c - a command that is interrupted while it writes cleans up first, then dies as any other
- * would. */
+/* tools/partition/interrupt.c - a command that is interrupted while it writes removes its files, and then dies by the
+ * signal. */
 #define _GNU_SOURCE
 #include <signal.h>
 

@@ -112,6 +112,6 @@ int main(int argc, char **argv)
                                        .see = "swapnet-partition(1) and swapnet(7)",
                                        .commands = commands,
                                        .count = sizeof commands / sizeof *commands};
-    signal(SIGXFSZ, SIG_IGN); /* a file that may not grow is EFBIG, which is cleaned up after and said */
+    signal(SIGXFSZ, SIG_IGN); /* a write beyond the limit fails with EFBIG, and the command cleans up */
     return swn_cli_main(&cli, argc, argv);
 }

@@ -1,4 +1,4 @@
-/* tools/partition/model_options.h - what plan and table share: which model, on which device. */
+/* tools/partition/model_options.h - the options of plan and table: which model, on which device. */
 #ifndef SWN_TOOLS_PARTITION_MODEL_OPTIONS_H
 #define SWN_TOOLS_PARTITION_MODEL_OPTIONS_H
 
@@ -12,7 +12,7 @@
 
 /* Takes -p and -d from optarg; 0 for any other option. */
 int part_model_option(struct swn_model_opts *opts, int opt);
-/* A number from 1 up; else says so and returns -EINVAL. */
+/* A number from 1 up; else prints what is wrong and returns -EINVAL. */
 int part_parse_count(const char *text, size_t *count);
 
 #endif

@@ -11,8 +11,8 @@
 /* Beyond those of tools/cli.h. */
 enum part_exit {
     PART_NO_ROOM = 4,   /* no space on the disk, or beyond the cap of the cache; the text says how much is needed */
-    PART_REFUSED = 5,   /* the input is malformed, or of a kind that is not read */
-    PART_MISMATCH = 6,  /* verify: bytes are not what they should be; build: the checkpoint changed meanwhile */
+    PART_REFUSED = 5,   /* the input is malformed, or of an unsupported kind */
+    PART_MISMATCH = 6,  /* verify: bytes are wrong; build: the checkpoint changed meanwhile */
     PART_TOO_SMALL = 7, /* plan: the budget is below the minimum, which the text states */
 };
 
@@ -26,26 +26,26 @@ int part_extract(int argc, char **argv);
 /* The exit code for an -errno of the library. */
 int part_exit_code(int err);
 
-/* Opens a store, or drafts the one that a checkpoint would make. *kind receives a static name for what it is. An error
- * has been said. 0 or -errno. */
+/* Opens a store, or drafts the store that a checkpoint would make. *kind receives a static name of the kind. 0 or
+ * -errno; an error was printed. */
 int part_open_model(struct swn_store **out, const char **kind, const char *path);
 
-/* Says on stderr which tensors of the checkpoint a store, or the one it would make, does not have, if any. */
+/* Prints on stderr which tensors of the checkpoint are missing in the store, if any. */
 void part_say_skipped(const struct swn_store *s, const char *path);
 
-/* A name that a checkpoint chose, to stdout, which may be a terminal; filled up with spaces to `width`. */
+/* Prints an untrusted name to stdout, which may be a terminal, padded with spaces to `width`. */
 void part_print_name(const char *name, int width);
 
 /* Whether both paths lead to the same file; 0 too when one of them does not exist. */
 int part_same_file(const char *a, const char *b);
 
 /* part_catch_signals: from now on SIGINT, SIGTERM and SIGHUP are noted instead of obeyed. part_stopped: whether one
- * came. part_stop: dies of it, once nothing is left behind. */
+ * came. part_stop: dies by that signal, once nothing is left behind. */
 void part_catch_signals(void);
 int part_stopped(void);
 void part_stop(void);
 
-/* A way through a file in pieces of whole blocks, past the page cache. */
+/* Reads a file in pieces of whole blocks, past the page cache. */
 struct part_reader {
     struct swn_io_file file; /* fd borrowed, direct_fd its own */
     char *buf;
@@ -53,11 +53,11 @@ struct part_reader {
 int part_reader_open(struct part_reader *r, int fd);
 void part_reader_close(struct part_reader *r);
 /* The next piece of [off, off + bytes): *piece points into the reader's memory. The number of bytes, or -errno;
- * -ENODATA: the file ends before. */
+ * -ENODATA: the file is too short. */
 ssize_t part_read(struct part_reader *r, uint64_t off, uint64_t bytes, const char **piece);
-/* 0, -EILSEQ or another -errno: whether the extent's bytes have their checksum. */
+/* Whether the extent's bytes have their checksum: 0, -EILSEQ or another -errno. */
 int part_check_extent(const struct swn_store *s, const struct swn_store_extent *e);
-/* The name of a tensor of that extent, for messages. */
+/* The name of a tensor in that extent, for messages. */
 const char *part_extent_name(const struct swn_store *s, const struct swn_store_extent *e);
 
 #endif

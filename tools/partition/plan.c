@@ -1,7 +1,8 @@
-/* tools/partition/plan.c - `swapnet-partition plan`: the blocks a budget asks for, where they begin, and how fast that
- * will be.
+/* tools/partition/plan.c - `swapnet-partition plan`: the number of blocks for a budget, where they begin, and the
+ * predicted time.
  *
- * Without times (a profile) the cut is the one whose neighbours take least; with them the fastest that fits.
+ * Without times (a profile) the cut is the one whose neighbours take the least memory; with times it is the fastest
+ * that fits.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -34,12 +35,12 @@ struct plan {
     uint64_t *layer_bytes;
     size_t *first, blocks;
     uint64_t minimum, largest_pair;
-    int timed; /* the rest is there */
+    int timed; /* the members below are set */
     int from_table;
     struct swn_part_model sums;
     struct swn_part part;
     struct swn_plan library;
-    int library_fits; /* the budget is not below what the library needs */
+    int library_fits; /* the budget suffices for the library */
     struct swn_divide_point *curve;
 };
 
@@ -58,7 +59,7 @@ static int too_small(const struct plan *p, uint64_t needed)
     return PART_TOO_SMALL;
 }
 
-/* The fastest cut: looked up beside the store, or searched. */
+/* The fastest cut, from the table beside the store, or searched. */
 static int cut_by_time(struct plan *p)
 {
     uint64_t memory = swn_partition_memory(p->budget_bytes, p->delta);
@@ -85,7 +86,7 @@ static int forecast(struct plan *p)
         if (!p->curve || (swn_predict_curve(&predict, p->curve, p->points) && rc > 0))
             return no_memory();
     }
-    if (rc == -EINVAL) { /* all layers are small: nothing is ever streamed */
+    if (rc == -EINVAL) { /* all layers are too small to stream */
         p->points = 0;
         rc = 0;
     }

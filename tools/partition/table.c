@@ -42,7 +42,7 @@ static void print_points(const struct swn_table_row *row, uint32_t blocks)
     putchar('\n');
 }
 
-/* As the paper's table 3. */
+/* In the form of the paper's table 3. */
 static void print_rows(const struct swn_table_list *l)
 {
     char mib[32];
@@ -88,12 +88,12 @@ static void print_json(const struct swn_table *t, size_t blocks)
     json_decref(j);
 }
 
-/* The table beside the store if it is this model's, else a new one, which takes its place. */
+/* The table beside the store if it is this model's, else a new one, which replaces it. */
 static int get_table(struct swn_table **out, const struct swn_model *m, const struct swn_part_model *sums)
 {
     char path[4200];
     int is_store = swn_table_path(m->store_path, path, sizeof path);
-    size_t lists = m->n < SWN_TABLE_BLOCKS ? m->n : SWN_TABLE_BLOCKS; /* a plan may have made fewer */
+    size_t lists = m->n < SWN_TABLE_BLOCKS ? m->n : SWN_TABLE_BLOCKS; /* `plan` may have made fewer */
     if (is_store && swn_table_load(out, sums, path) == 0) {
         if ((*out)->lists == lists)
             return 0;

@@ -17,11 +17,11 @@ struct verify {
     const struct swn_store *s;
     struct part_reader store;
     uint64_t bytes;     /* read and found right */
-    uint64_t lacking;   /* tensors of the checkpoints that it was compared with, which no store can hold */
+    uint64_t lacking;   /* tensors of the compared checkpoints that no store can hold */
     uint32_t *compared; /* per extent: 1 + the storage of the checkpoint that it was last compared with; 0: none */
 };
 
-/* ---- the store by itself ---- */
+/* ---- the store alone ---- */
 
 static int check_padding(struct verify *v, const struct swn_store_extent *e)
 {
@@ -91,7 +91,7 @@ static int same_description(const struct swn_store_tensor *a, const struct swn_c
                          !memcmp(a->stride, b->stride, a->ndim * sizeof *a->stride)));
 }
 
-/* The extent of tensor t against its storage in the checkpoint. */
+/* Compares the extent of tensor t with its storage in the checkpoint. */
 static int compare_bytes(struct verify *v, const struct swn_store_tensor *t, const struct swn_checkpoint *c,
                          uint32_t storage)
 {
@@ -136,8 +136,9 @@ static int compare_bytes(struct verify *v, const struct swn_store_tensor *t, con
     return rc;
 }
 
-/* Tensors of the store that come from `source` (or all: UINT32_MAX) are those of the checkpoint, and it has none that
- * the store lacks. A shard may hold tensors that the index takes from another: those are the store's by name alone. */
+/* Compares the tensors of the store that come from `source` (or all: UINT32_MAX) with those of the checkpoint, which
+ * must have none that the store lacks. A shard may hold tensors that the index takes from another shard: for those the
+ * store needs only a tensor of that name. */
 static int compare(struct verify *v, const struct swn_checkpoint *c, uint32_t source)
 {
     const struct swn_ckpt_tensor **list = sorted_tensors(c);
@@ -160,7 +161,7 @@ static int compare(struct verify *v, const struct swn_checkpoint *c, uint32_t so
             rc = -EILSEQ;
             break;
         }
-        /* What shares memory in the store need not share it in the checkpoint. */
+        /* Tensors that share an extent in the store need not share memory in the checkpoint. */
         if (v->compared[t->extent] != (*hit)->storage + 1)
             rc = compare_bytes(v, t, c, (*hit)->storage);
         v->compared[t->extent] = (*hit)->storage + 1;
@@ -191,7 +192,7 @@ static int compare_given(struct verify *v, const char *path)
     return rc;
 }
 
-/* The checkpoint that the store remembers: 0 compared and equal; 1 not there any more, or another by now. */
+/* The checkpoint that the store names: 0: compared and equal; 1: it is missing, or has changed. */
 static int compare_source(struct verify *v, uint32_t i)
 {
     const struct swn_store_source *source = &v->s->sources[i];
