@@ -1,5 +1,4 @@
-/* blocks/checkpoint/builder.c - see blocks/checkpoint/builder.h: messages, exact reads, and the checkpoint while it
- * grows. */
+/* blocks/checkpoint/builder.c - see blocks/checkpoint/builder.h: messages, exact reads, and the growing checkpoint. */
 #define _GNU_SOURCE /* qsort_r */
 #include "blocks/checkpoint/builder.h"
 
@@ -12,7 +11,7 @@
 
 #include "base/errmsg.h"
 
-#define MAX_READ ((size_t)1 << 30) /* the kernel gives no more than this at a time */
+#define MAX_READ ((size_t)1 << 30) /* the kernel reads no more than this at a time */
 #define RETRIES 16                 /* of a read that was interrupted */
 
 void swn_ckpt_printable(char *text)
@@ -140,8 +139,8 @@ int swn_ckpt_add_file(struct swn_ckpt_builder *b, const struct swn_io *io, int f
     return 0;
 }
 
-/* Room for one more in an array that grows by half: realloc moves large ones without copying, and pages of the rest are
- * never touched. */
+/* Makes room for one more item in an array that grows by half: realloc moves large arrays without copying, and pages of
+ * the unused rest are never touched. */
 static int grow(struct swn_ckpt_builder *b, void **array, size_t *room, size_t count, size_t size)
 {
     if (count < *room)
@@ -231,7 +230,7 @@ int swn_ckpt_add_tensor(struct swn_ckpt_builder *b, const struct swn_ckpt_tensor
     struct swn_ckpt_tensor *kept = &b->c.tensors[b->c.tensor_count++];
     *kept = *t;
     if (!end)
-        kept->off = 0; /* an empty view may point anywhere; nothing is read through it */
+        kept->off = 0; /* the view is empty: nothing is read through it */
     return 0;
 }
 
@@ -279,7 +278,7 @@ static void permute_storages(struct swn_checkpoint *c, uint32_t *order)
     }
 }
 
-/* Removes storages that no tensor uses, as those are that belonged to a shard's tensors of another shard. */
+/* Removes storages that no tensor uses, such as those of a shard's tensors that the index takes from another shard. */
 static void drop_unused(struct swn_checkpoint *c, uint32_t *place)
 {
     uint32_t kept = 0;
@@ -316,7 +315,7 @@ static int sort_storages(struct swn_checkpoint *c, uint32_t *order, uint32_t *pl
     return 0;
 }
 
-/* How many tensors were skipped, and which is the first of them. */
+/* The number of skipped tensors, and a text about the first of them. */
 static int sum_up_skipped(struct swn_ckpt_builder *b, char *why)
 {
     char text[SWN_ERRMSG];
@@ -329,7 +328,7 @@ static int sum_up_skipped(struct swn_ckpt_builder *b, char *why)
     return rc ? swn_ckpt_fail_memory(why, b->skipped[0].name, rc) : 0;
 }
 
-/* Gives back what an array has grown too much. */
+/* Gives back the unused rest of an array. */
 static void *shrink(void *array, size_t bytes)
 {
     void *smaller = bytes ? realloc(array, bytes) : NULL;

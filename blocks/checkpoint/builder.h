@@ -21,16 +21,16 @@ struct swn_ckpt_source {
     uint64_t size;    /* bytes */
 };
 
-/* Control characters, those that swn_one_line knows included, and what is not UTF-8, such as a name that was cut,
- * become question marks: the text is for terminals and for JSON. */
+/* Replaces control characters (including those that swn_one_line replaces) and invalid UTF-8, such as the end of a name
+ * that was cut, by question marks: the text goes to terminals and into JSON. */
 void swn_ckpt_printable(char *text);
 /* Writes the text and returns err, so that a reader can `return swn_ckpt_fail(why, -EINVAL, ...)`. */
 int swn_ckpt_fail(char why[SWN_ERRMSG], int err, const char *format, ...) __attribute__((format(printf, 3, 4)));
-/* The text for -ENOMEM and -E2BIG of a bump, whose error is passed on (-E2BIG as -EINVAL). */
+/* The text for -ENOMEM and -E2BIG of a bump; returns the error (-E2BIG as -EINVAL). */
 int swn_ckpt_fail_memory(char why[SWN_ERRMSG], const char *path, int err);
 /* All of [off, off + len), or an error with its text. */
 int swn_ckpt_read(const struct swn_ckpt_source *src, void *buf, size_t len, uint64_t off, char why[SWN_ERRMSG]);
-/* Is this UTF-8 as Unicode has it: shortest forms, no surrogates, nothing above 10FFFF? */
+/* Whether the text is valid UTF-8: shortest forms, no surrogates, nothing above 10FFFF. */
 int swn_ckpt_utf8(const char *text, size_t len);
 
 /* A tensor that is in a file but cannot be described. */
@@ -40,18 +40,18 @@ struct swn_ckpt_skipped {
     uint32_t file;
 };
 
-/* A checkpoint with what is needed to grow and to free it. */
+/* A checkpoint in the making. */
 struct swn_ckpt_builder {
-    struct swn_checkpoint c; /* what it says of skipped tensors is set by swn_ckpt_finish */
+    struct swn_checkpoint c; /* its fields about skipped tensors are set by swn_ckpt_finish */
     struct swn_bump_alloc bump;
     struct swn_ckpt_skipped *skipped; /* in checkpoint order */
     size_t storage_room, tensor_room, skipped_count, skipped_room;
 };
 
 int swn_ckpt_new(struct swn_ckpt_builder **out, size_t files, char why[SWN_ERRMSG]);
-/* Closes the descriptors it has and frees all of it. NULL is allowed. */
+/* Closes the builder's descriptors and frees it. NULL is allowed. */
 void swn_ckpt_drop(struct swn_ckpt_builder *b, const struct swn_io *io);
-/* Takes `fd` over, also when it fails. */
+/* Takes `fd` over, even on failure. */
 int swn_ckpt_add_file(struct swn_ckpt_builder *b, const struct swn_io *io, int fd, const char *path,
                       const struct swn_identity *identity, char why[SWN_ERRMSG]);
 /* The name is not copied: it must lie in b->bump. */
@@ -60,8 +60,8 @@ int swn_ckpt_add_storage(struct swn_ckpt_builder *b, const struct swn_ckpt_stora
 int swn_ckpt_add_tensor(struct swn_ckpt_builder *b, const struct swn_ckpt_tensor *t, char why[SWN_ERRMSG]);
 /* Name and text as in struct swn_ckpt_skipped. */
 int swn_ckpt_add_skipped(struct swn_ckpt_builder *b, const struct swn_ckpt_skipped *t, char why[SWN_ERRMSG]);
-/* Storages that a tensor uses, in file order, without overlaps; no name twice. On success *out is the checkpoint and b
- * is gone. */
+/* Keeps the storages that a tensor uses, in file order; refuses overlaps and repeated names. On success *out is the
+ * checkpoint and b is freed. */
 int swn_ckpt_finish(struct swn_ckpt_builder *b, struct swn_checkpoint **out, char why[SWN_ERRMSG]);
 
 /* Number of elements, with dimensions of 0 taken for 1 while multiplying, so that {0, 2^62, 2^62} is an overflow.
@@ -72,7 +72,7 @@ int swn_ckpt_elements(const int64_t *shape, uint32_t ndim, uint64_t *count);
 int swn_ckpt_view_end(const int64_t *shape, const int64_t *stride, uint32_t ndim, size_t item_bytes, uint64_t off,
                       uint64_t *end);
 
-/* The readers, one file each: everything in `src`, which is file `file` of b, goes into b. */
+/* The readers, one file each: they read all of `src`, which is file `file` of b, into b. */
 int swn_ckpt_read_torch(struct swn_ckpt_builder *b, const struct swn_ckpt_source *src, uint32_t file,
                         uint64_t *directory, char why[SWN_ERRMSG]);
 int swn_ckpt_read_safetensors(struct swn_ckpt_builder *b, const struct swn_ckpt_source *src, uint32_t file,
@@ -82,13 +82,13 @@ int swn_ckpt_hash_safetensors(const struct swn_ckpt_source *src, uint64_t *hash,
 
 /* A regular file's descriptor for reading. >= 0 or an error with its text. */
 int swn_ckpt_open_fd(const struct swn_io *io, const char *path, char why[SWN_ERRMSG]);
-/* Tells the format of one file, reads and identifies it into b: what single files and shards share. Takes `fd` over,
- * also when it fails. */
+/* Detects the format of one file, reads it into b and sets its identity, for single files and shards. Takes `fd` over,
+ * even on failure. */
 int swn_ckpt_read_file(struct swn_ckpt_builder *b, const struct swn_io *io, int fd, const char *path,
                        char why[SWN_ERRMSG]);
 /* The index JSON in src, and its shards. */
 int swn_ckpt_read_index(struct swn_checkpoint **out, const struct swn_ckpt_source *src, char why[SWN_ERRMSG]);
-/* Is this the path of an index JSON? */
+/* Whether the path is that of an index JSON. */
 int swn_ckpt_is_index(const char *path);
 
 #endif

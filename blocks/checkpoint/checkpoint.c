@@ -1,4 +1,4 @@
-/* blocks/checkpoint/checkpoint.c - opens checkpoints, tells their formats apart, says which bytes they are. */
+/* blocks/checkpoint/checkpoint.c - opens checkpoints, detects their formats, and identifies their bytes. */
 #include "blocks/checkpoint/checkpoint.h"
 
 #include <errno.h>
@@ -15,8 +15,8 @@
 
 enum format { FORMAT_ZIP, FORMAT_SAFETENSORS };
 
-/* An overlay's number is another one each time it is mounted, as in every container that is started; inodes and times
- * are those of the files below. */
+/* An overlay has another device number each time it is mounted, as in every container that starts; inodes and times are
+ * those of the files below. */
 static uint64_t device_of(int fd, const struct stat *st)
 {
     struct statfs fs;
@@ -59,7 +59,8 @@ static int ends_with(const char *path, const char *end)
     return len >= n && !strcmp(path + len - n, end);
 }
 
-/* What torch.save wrote before 1.6: a pickle of a magic number, or before 0.1 a tar archive. 1, 0 or an error. */
+/* Whether torch.save before 1.6 wrote the file: a pickle of a magic number, or before 0.1 a tar archive. 1, 0 or an
+ * error. */
 static int is_old_torch(const struct swn_ckpt_source *src, const unsigned char *head, char *why)
 {
     static const unsigned char magic[] = {0x80, 2,    0x8a, 10,   0x6c, 0xfc, 0x9c,
@@ -98,7 +99,7 @@ static int tell_format(const struct swn_ckpt_source *src, enum format *out, char
             "convert it: torch.save(torch.load(OLD), NEW) with a current PyTorch",
             src->path);
     if (ends_with(src->path, ".safetensors")) {
-        *out = FORMAT_SAFETENSORS; /* for its message */
+        *out = FORMAT_SAFETENSORS; /* so that its reader's message names the format */
         return 0;
     }
     return swn_ckpt_fail(why, -EINVAL, "%s: %s", src->path,

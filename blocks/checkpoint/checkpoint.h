@@ -1,22 +1,22 @@
-/* blocks/checkpoint/checkpoint.h - what is inside a checkpoint file, without running any of it.
+/* blocks/checkpoint/checkpoint.h - reads the description of a checkpoint file, without running any of it.
  *
  * Readers for torch.save zip archives (.pt, .pth, .bin; PyTorch 1.6 to 2.13), TorchScript archives, .safetensors, and
  * sharded checkpoints named by an index JSON. A checkpoint is hostile input: pickles are interpreted by a symbolic
  * machine with a fixed list of opcodes and globals that never imports or calls anything, every size is checked against
- * the bytes that exist before it is used, and whatever is not understood is refused with a text that says what, where
+ * the existing bytes before it is used, and unknown content is refused with a text that says what it is, where it is,
  * and what to do.
  *
  * A checkpoint is a list of files, a list of storages (contiguous bytes in one of the files, never overlapping), and a
  * list of named tensors (views of a storage). Tied or shared weights are several tensors of one storage. In safetensors
  * every tensor is its own storage. Storages that no tensor uses are not listed.
  *
- * Whole modules (torch.save(model)) are code, and refused with the name of their class. Of a TorchScript archive the
- * parameters, buffers and other tensor attributes are read, and its constants, called CONSTANTS.0 and so on; never its
- * code. A checkpoint that is nothing but one tensor has one called "tensor".
+ * Whole modules (torch.save(model)) are code, and refused with the name of their class. From a TorchScript archive the
+ * reader takes the parameters, buffers, other tensor attributes, and constants, called CONSTANTS.0 and so on; never
+ * code. If a checkpoint is a single tensor, the tensor's name is "tensor".
  *
  * Limits: a pickle of 64 MiB, a zip directory of 64 MiB and 2^20 entries, a safetensors header of 100 MB, names of 4096
- * bytes, 64 dimensions, 512 MiB for the description of one checkpoint and never more than in proportion to the file's
- * own.
+ * bytes, 64 dimensions, 512 MiB for the description of one checkpoint, and no more than in proportion to the file's own
+ * description.
  *
  * Thread-safety: objects may be read by many threads once made. Errors are -errno with a text in *why:
  * -EINVAL malformed or refused, -ENOTSUP a format that is known but not read (the text says how to convert), -EIO and
@@ -68,7 +68,8 @@ size_t swn_dtype_size(enum swn_dtype d);             /* bytes per element; 0 for
 const char *swn_dtype_name(enum swn_dtype d);        /* "float32" */
 const char *swn_dtype_safetensors(enum swn_dtype d); /* "F32", or NULL where safetensors has no name for it */
 
-/* Which bytes a file held when it was looked at. Two files with equal identities are taken for the same bytes. */
+/* Identifies the bytes that a file held at a certain time. Two files with equal identities are taken to have the same
+ * bytes. */
 struct swn_identity {
     uint64_t dev; /* 0 on an overlay */
     uint64_t ino, size;
@@ -79,14 +80,13 @@ struct swn_identity {
 int swn_identity_stat(const struct swn_io *io, int fd, struct swn_identity *out);
 /* Whether all fields but `directory` are equal. */
 int swn_identity_same_file(const struct swn_identity *a, const struct swn_identity *b);
-/* As swn_identity_stat, once whatever is written to the file from now on will show in its times, which move in ticks:
- * of two writes within one, the times do not tell the second. Waits for that if it takes no longer than about wait_ms.
- * -ESTALE: it would take longer, up to two seconds where times are whole ones, or the times lie in the future.
- * -ENOTSUP: a file in memory (tmpfs and the like), whose times do not tell. */
+/* As swn_identity_stat, but waits until every later write will show in the file's times. Times move in ticks, and of
+ * two writes within one tick the times do not show the second. Waits no longer than about wait_ms. -ESTALE: the wait
+ * would be longer, up to two seconds where times are whole seconds, or the times lie in the future. -ENOTSUP: a file in
+ * memory (tmpfs and the like), whose times do not show all writes. */
 int swn_identity_settle(const struct swn_io *io, int fd, int wait_ms, struct swn_identity *out);
-/* The identity of an open checkpoint file, `directory` included. Reads the end of a zip and its central directory, or
- * the header of a safetensors file, and nothing else: what it accepts may still be refused by swn_checkpoint_open.
- * Errors as below. */
+/* The identity of an open checkpoint file, `directory` included. Reads only the end of a zip and its central directory,
+ * or the header of a safetensors file: swn_checkpoint_open may still refuse such a file. Errors as below. */
 int swn_checkpoint_identity(const struct swn_io *io, int fd, struct swn_identity *out, char why[SWN_ERRMSG]);
 
 enum swn_checkpoint_kind { SWN_CKPT_TORCH, SWN_CKPT_TORCHSCRIPT, SWN_CKPT_SAFETENSORS };
@@ -109,8 +109,8 @@ struct swn_ckpt_tensor {
     enum swn_dtype dtype;
     uint32_t ndim;
     const int64_t *shape, *stride; /* elements; both of length ndim */
-    /* Bytes into the storage; 0 for a tensor without elements. The view lies inside the storage, yet may have more
-     * elements than it: strides can be 0. */
+    /* Bytes into the storage; 0 for a tensor without elements. The view lies inside the storage, but may have more
+     * elements than the storage: strides can be 0. */
     uint64_t off;
 };
 
@@ -122,21 +122,21 @@ struct swn_checkpoint {
     size_t storage_count;
     struct swn_ckpt_tensor *tensors; /* in checkpoint order */
     size_t tensor_count;
-    /* Tensors that are in the file but cannot be described by the above: sparse, nested, quantized and meta tensors,
+    /* Number of tensors in the file that cannot be described as above: sparse, nested, quantized and meta tensors,
      * wrapper subclasses, tensors to be made on a device, views with a pending conjugation or negation, storages
      * without a tensor. Their bytes are not among the storages. */
     size_t skipped_count;
-    char *skipped; /* the first of them and what it is, "fc.weight: a quantized tensor"; NULL when there is none */
+    char *skipped; /* the first of them and its kind, "fc.weight: a quantized tensor"; NULL: there are none */
 };
 
 /* Reads the description of the checkpoint at `path` (a file, or an index JSON "*.index.json" whose shards lie beside
- * it). *out is the caller's, to be closed. */
+ * it). The caller closes *out. */
 int swn_checkpoint_open(struct swn_checkpoint **out, const struct swn_io *io, const char *path, char why[SWN_ERRMSG]);
 /* The same for one file that is open already; `fd` is duplicated, `path` is used for messages only. */
 int swn_checkpoint_open_fd(struct swn_checkpoint **out, const struct swn_io *io, int fd, const char *path,
                            char why[SWN_ERRMSG]);
-/* The same, once the file's times have settled (swn_identity_settle), and with just those: whatever is written from
- * then on will show. -ESTALE, -ENOTSUP as there; -ESTALE too when it is written to meanwhile. */
+/* The same, after the file's times have settled (swn_identity_settle), with exactly those times: every later write will
+ * show. -ESTALE, -ENOTSUP as there; -ESTALE also when the file is written to meanwhile. */
 int swn_checkpoint_open_settled(struct swn_checkpoint **out, const struct swn_io *io, int fd, const char *path,
                                 int wait_ms, char why[SWN_ERRMSG]);
 void swn_checkpoint_close(struct swn_checkpoint *c, const struct swn_io *io);

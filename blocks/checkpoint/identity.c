@@ -13,9 +13,8 @@
 int swn_identity_settle(const struct swn_io *io, int fd, int wait_ms, struct swn_identity *out)
 {
     struct timespec now, tick = {.tv_nsec = SECOND_NS / 1000};
-    /* Times of files that lie in memory say nothing of a store through a shared mapping into a page that is dirty
-     * already, and there all pages stay dirty: elsewhere reading past the page cache writes them back, and the next
-     * store faults. */
+    /* Times of a file in memory do not show a store through a shared mapping into a dirty page, and all pages of such a
+     * file stay dirty. On a disk, reading past the page cache writes dirty pages back, and the next store faults. */
     if (swn_file_in_memory(io, fd))
         return -ENOTSUP;
     for (int ms = 0;; ms++) {
@@ -24,7 +23,7 @@ int swn_identity_settle(const struct swn_io *io, int fd, int wait_ms, struct swn
             return rc;
         clock_gettime(CLOCK_REALTIME_COARSE, &now);
         int64_t age = (int64_t)now.tv_sec * SECOND_NS + now.tv_nsec - out->ctime_ns;
-        /* Whole seconds: a file system that keeps no parts of them, or keeps every other one. */
+        /* Whole seconds mean a file system without parts of seconds, or one with a granularity of two seconds. */
         int64_t least = out->ctime_ns % SECOND_NS ? 0 : 2 * SECOND_NS;
         if (age > least)
             return 0;
@@ -44,8 +43,8 @@ int swn_checkpoint_open_settled(struct swn_checkpoint **out, const struct swn_io
                                 int wait_ms, char why[SWN_ERRMSG])
 {
     struct swn_identity settled;
-    /* Pages that somebody has stored into through a shared mapping go to the disk now: from then on the next such store
-     * shows in the times. Where that cannot be had, the file is as good as before. */
+    /* Writes pages back that were dirtied through a shared mapping: from then on the next such store shows in the
+     * times. Where fsync fails, the file is as good as before. */
     io->fsync(io->ctx, fd);
     int rc = swn_identity_settle(io, fd, wait_ms, &settled);
     if (rc == -ENOTSUP)

@@ -31,7 +31,7 @@ int swn_json_fail(struct swn_json *j, const char *format, ...)
     return j->err;
 }
 
-/* Is there a byte at window[at]? Refills the window when it is used up. */
+/* Whether there is a byte at window[at]. Refills a used-up window. */
 static int available(struct swn_json *j)
 {
     if (j->err)
@@ -114,7 +114,7 @@ static size_t encode_utf8(uint32_t c, char out[4])
     return n;
 }
 
-/* What follows a backslash. Number of bytes in out, or an error. */
+/* Decodes the escape behind a backslash. Number of bytes in out, or an error. */
 static int escape(struct swn_json *j, char out[4])
 {
     static const char from[] = "\"\\/bfnrt", to[] = "\"\\/\b\f\n\r\t";
@@ -229,7 +229,7 @@ static int is_number(const char *p)
     return !*end;
 }
 
-/* A number of any kind, true, false or null, that nobody asked for. */
+/* Skips a number of any kind, true, false or null. */
 static int skip_word(struct swn_json *j)
 {
     char word[40];

@@ -2,9 +2,9 @@
  *
  * A pickle is a program for a stack machine that may name and call anything. This machine knows the 32 opcodes that
  * torch.save and torch.jit.save write (pickle protocol 2), and a fixed list of globals
- * (blocks/checkpoint/pickle_globals.c). A global is a mere name here, a call makes a description of what would come
- * out. Nothing is imported, nothing is called, and a name that is not in the list is refused. What is accepted is a
- * subset of what torch.load(weights_only=True) accepts, plus TorchScript's objects where asked for.
+ * (blocks/checkpoint/pickle_globals.c). A global is only a name here, and a call makes a description of its result.
+ * Nothing is imported, nothing is called, and a name outside the list is refused. The accepted pickles are a subset of
+ * those that torch.load(weights_only=True) accepts, plus TorchScript's objects on request.
  *
  * Memory: all from the caller's bump, at most about 64 bytes for each byte of the pickle. Time: linear. The machine
  * does not recurse. Not thread-safe for one bump.
@@ -33,10 +33,10 @@ enum swn_pickle_kind {
 };
 
 struct swn_pickle_tensor {
-    uint32_t storage; /* as the storage function numbered it */
+    uint32_t storage; /* the number that the storage function gave */
     uint32_t ndim;
     enum swn_dtype dtype;
-    const char *skip; /* what the tensor is, if it cannot be described ("a sparse tensor"); then nothing else holds */
+    const char *skip; /* the tensor's kind, if it cannot be described ("a sparse tensor"); then no other field is set */
     const int64_t *shape, *stride;
     uint64_t off; /* bytes */
 };
@@ -64,15 +64,15 @@ struct swn_pickle_value {
 struct swn_pickle_opts {
     const char *name; /* of the pickle, for messages */
     int torchscript;  /* classes below __torch__ are objects with attributes */
-    /* Numbers the storage that a persistent id names: key[0, len), `bytes` long. Asked again for the same key it must
-     * give the same number or fail. 0, or an error with its text. */
+    /* Numbers the storage that a persistent id names: key[0, len), `bytes` long. For a repeated key it must give the
+     * same number or fail. 0, or an error with its text. */
     int (*storage)(void *ctx, const char *key, size_t len, enum swn_dtype dtype, uint64_t bytes, uint32_t *number,
                    char why[SWN_ERRMSG]);
     void *ctx;
 };
 
-/* What the pickle in text[0, len) describes. The values lie in `bump` and point into text. They form a graph, cycles
- * included, not a tree: a walk must bound itself. */
+/* Describes the pickle in text[0, len). The values lie in `bump` and point into text. They form a graph with possible
+ * cycles, not a tree: the caller must bound its walk. */
 int swn_pickle_read(struct swn_bump_alloc *bump, const char *text, size_t len, const struct swn_pickle_opts *opts,
                     struct swn_pickle_value **root, char why[SWN_ERRMSG]);
 

@@ -1,8 +1,8 @@
-/* blocks/checkpoint/pickle_globals.c - the fixed list of globals, and what calling them would make.
+/* blocks/checkpoint/pickle_globals.c - the fixed list of globals, and the results of calling them.
  *
- * The list is torch's own for weights_only loading. What we cannot describe (nested tensors, wrapper subclasses, other
- * devices' tensors and the like) is skipped. Arguments are checked as strictly as PyTorch does, so that nothing is
- * accepted here that torch.load would refuse.
+ * The list is torch's own for weights_only loading. Tensors that cannot be described (nested tensors, wrapper
+ * subclasses, other devices' tensors and the like) are skipped. Arguments are checked as strictly as PyTorch does, so
+ * that this reader accepts nothing that torch.load would refuse.
  */
 #include <errno.h>
 #include <string.h>
@@ -128,7 +128,7 @@ static const struct swn_pickle_global globals[] = {
     DTYPE("bits1x8", SWN_BITS1X8),
     DTYPE("bits2x4", SWN_BITS2X4),
     DTYPE("bits4x2", SWN_BITS4X2),
-    /* of which no tensor can be saved, but which may be named */
+    /* no tensor can be saved with these types, but a pickle may name them */
     DTYPE("uint1", SWN_DTYPE_NONE),
     DTYPE("uint2", SWN_DTYPE_NONE),
     DTYPE("uint3", SWN_DTYPE_NONE),
@@ -241,7 +241,7 @@ static const struct swn_pickle_global *find(const struct swn_pickle_global *list
     return NULL;
 }
 
-/* Modules from which torch.save takes what tensors are made of, as opposed to those with classes of models. */
+/* Modules that define the parts of tensors, as opposed to modules with classes of models. */
 static int is_own_module(const char *module, size_t len)
 {
     static const char *const own[] = {"torch", "torch._utils", "torch._tensor", "torch.storage", "torch.serialization"};
@@ -408,7 +408,7 @@ static int rebuild_tensor(struct swn_pickle_machine *m, const struct swn_pickle_
     return make_tensor(m, &t, out);
 }
 
-/* Attributes of a tensor: they are not read, but must not be able to change it. */
+/* Attributes of a tensor are not read, but must not be able to change it. */
 static int check_state(struct swn_pickle_machine *m, const struct swn_pickle_value *state)
 {
     const struct swn_pickle_value *parts[2] = {state, NULL};
@@ -456,14 +456,14 @@ static int rebuild_from_type(struct swn_pickle_machine *m, const struct swn_pick
     if (args->count != 4 || a[0]->kind != SWN_PV_GLOBAL || a[1]->kind != SWN_PV_GLOBAL || a[2]->kind != SWN_PV_TUPLE)
         return bad_arguments(m, g);
     uint8_t inner = a[0]->global->meaning;
-    /* not itself again: this is the machine's only recursion, and it is one deep */
+    /* never a nested call: this is the machine's only recursion, and it is one deep */
     if (a[1]->global->meaning != M_TENSOR_CLASS || inner < M_TENSOR_V1 || inner == M_FROM_TYPE || inner > M_META)
         return bad_arguments(m, g);
     int rc = check_state(m, a[3]);
     return rc ? rc : swn_pickle_reduce(m, a[0], a[2], out);
 }
 
-/* A text of characters up to U+00FF, as bytes are written in protocol 2. */
+/* Whether the text has only characters up to U+00FF, as protocol 2 writes bytes. */
 static int is_latin1(const struct swn_pickle_value *v)
 {
     if (v->kind != SWN_PV_TEXT)
@@ -560,7 +560,7 @@ static int is_jit_tag(const struct swn_pickle_value *args)
     return args->count == 2 && args->items[1]->kind == SWN_PV_TEXT;
 }
 
-/* set([...]): without tensors, because nothing could be said about their names or order. */
+/* set([...]): without tensors, as tensors in a set have neither names nor an order. */
 static int is_set(const struct swn_pickle_value *args)
 {
     if (args->count != 1 || args->items[0]->kind != SWN_PV_LIST)
@@ -592,7 +592,7 @@ static int make_dict(struct swn_pickle_machine *m, const struct swn_pickle_globa
     if (rc)
         return rc;
     (*out)->ordered = g->meaning == M_ORDERED_DICT;
-    if (copy) { /* no room left: whichever of the two grows takes a new array */
+    if (copy) { /* no spare room in either: the one that grows takes a new array */
         (*out)->items = args->items[0]->items;
         (*out)->count = (*out)->room = args->items[0]->room = args->items[0]->count;
     }
@@ -607,8 +607,7 @@ static int make_opaque(struct swn_pickle_machine *m, int hashable, struct swn_pi
     return rc;
 }
 
-/* What calling a global makes: what `make` says, which checks the arguments itself; or else, of arguments that fit, the
- * result. */
+/* How to call a global: `make` checks the arguments itself; without it, arguments that fit give a fixed result. */
 struct callable {
     int (*make)(struct swn_pickle_machine *m, const struct swn_pickle_global *g, const struct swn_pickle_value *args,
                 struct swn_pickle_value **out);
@@ -617,7 +616,7 @@ struct callable {
     const char *skip; /* of a skipped tensor */
 };
 
-/* By meaning. What is not listed is not a function. */
+/* By meaning. A meaning that is not listed cannot be called. */
 static const struct callable callables[M_JIT_CLASS + 1] = {
     [M_ORDERED_DICT] = {.make = make_dict},
     [M_COUNTER] = {.make = make_dict},

@@ -1,5 +1,5 @@
-/* blocks/checkpoint/pickle_globals.h - what the globals of a pickle mean. Between blocks/checkpoint/pickle_vm.c and
- * blocks/checkpoint/pickle_globals.c only. */
+/* blocks/checkpoint/pickle_globals.h - the meaning of the globals of a pickle. Only for blocks/checkpoint/pickle_vm.c
+ * and blocks/checkpoint/pickle_globals.c. */
 #ifndef SWN_BLOCKS_CHECKPOINT_PICKLE_GLOBALS_H
 #define SWN_BLOCKS_CHECKPOINT_PICKLE_GLOBALS_H
 
@@ -24,10 +24,10 @@ int swn_pickle_make(struct swn_pickle_machine *m, enum swn_pickle_kind kind, str
 /* GLOBAL: the value of `module` `name`, or a refusal that names it. */
 int swn_pickle_global(struct swn_pickle_machine *m, const char *module, size_t module_len, const char *name,
                       size_t name_len, struct swn_pickle_value **out);
-/* REDUCE: what function(*args) would be. */
+/* REDUCE: the result of function(*args). */
 int swn_pickle_reduce(struct swn_pickle_machine *m, struct swn_pickle_value *function, struct swn_pickle_value *args,
                       struct swn_pickle_value **out);
-/* NEWOBJ: what class.__new__(class, *args) would be. */
+/* NEWOBJ: the result of class.__new__(class, *args). */
 int swn_pickle_new(struct swn_pickle_machine *m, struct swn_pickle_value *class, struct swn_pickle_value *args,
                    struct swn_pickle_value **out);
 /* BUILD: gives an object its state. */

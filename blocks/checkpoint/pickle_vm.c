@@ -1,4 +1,4 @@
-/* blocks/checkpoint/pickle_vm.c - the machine: stack, marks, memo and the 32 opcodes. What globals mean is in
+/* blocks/checkpoint/pickle_vm.c - the machine: stack, marks, memo and the 32 opcodes. The meaning of globals is in
  * blocks/checkpoint/pickle_globals.c. */
 #include "blocks/checkpoint/pickle.h"
 
@@ -102,7 +102,7 @@ static int push(struct swn_pickle_machine *m, struct swn_pickle_value *v)
     return rc;
 }
 
-/* How many values lie above the last mark: what an opcode may take. */
+/* How many values lie above the last mark: the values that an opcode may use. */
 static size_t within_reach(const struct swn_pickle_machine *m)
 {
     return m->depth - (m->mark_count ? m->marks[m->mark_count - 1] : 0);
@@ -168,7 +168,7 @@ static int push_new(struct swn_pickle_machine *m, enum swn_pickle_kind kind)
     return rc ? rc : push(m, v);
 }
 
-/* An integer of n bytes: two's complement, little-endian. Beyond 64 bits only the fact counts. */
+/* An integer of n bytes: two's complement, little-endian. For an integer beyond 64 bits the value is dropped. */
 static int push_long(struct swn_pickle_machine *m)
 {
     const unsigned char *p = NULL;
@@ -321,7 +321,7 @@ static int memo_put(struct swn_pickle_machine *m, size_t index_bytes)
     if (rc)
         return rc;
     size_t index = (size_t)little(p, index_bytes);
-    /* Picklers count up; anything else would let two bytes ask for gigabytes. */
+    /* Picklers count up; other indices would let two bytes ask for gigabytes. */
     if (index > m->memo_count)
         return swn_pickle_fail(m, "memo entry %zu comes before entry %zu", index, m->memo_count);
     void *array = m->memo;
@@ -421,7 +421,7 @@ static int opaque_operand(struct swn_pickle_machine *m, size_t n)
     return rc ? rc : push_new(m, SWN_PV_OPAQUE);
 }
 
-/* Each has one of the three functions, or none: then the opcode is refused. */
+/* Each instruction has one of the three functions, or none: then the opcode is refused. */
 struct instruction {
     int (*run)(struct swn_pickle_machine *m);
     int (*run_sized)(struct swn_pickle_machine *m, size_t n);
@@ -430,7 +430,7 @@ struct instruction {
     uint8_t kind; /* enum swn_pickle_kind */
 };
 
-/* As many as a byte has values, so that none lies beyond the end. */
+/* One entry for each value of a byte, so that no index lies beyond the end. */
 static const struct instruction instructions[UINT8_MAX + 1] = {
     [OP_MARK] = {.run = push_mark},
     [OP_NONE] = {.run_kind = push_new, .kind = SWN_PV_NONE},

@@ -5,7 +5,7 @@
  * first byte to the end of the file, without holes and without overlaps; a tensor's bytes are its shape times its
  * element size. Element types of less than a byte are refused.
  *
- * Memory: at most twice the header, and nothing of it is kept but the tensors.
+ * Memory: at most twice the header; only the tensors stay.
  */
 #define _GNU_SOURCE /* qsort_r */
 #include "blocks/checkpoint/builder.h"
@@ -211,7 +211,7 @@ static int read_tensor(struct reader *r)
     return rc ? rc : add_tensor(r, &t, range);
 }
 
-/* Remembers a metadata key by its hash: two equal hashes are two equal keys for all we need to know. */
+/* Remembers a metadata key by its hash; equal hashes count as equal keys, which is safe here. */
 static int add_hash(struct reader *r, const char *key, size_t len)
 {
     if (r->hash_count == r->hash_room) {
@@ -232,7 +232,7 @@ static int hash_order(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* {"key": "text", ...}: checked and left. */
+/* {"key": "text", ...}: checked and dropped. */
 static int read_metadata(struct reader *r)
 {
     int rc = swn_json_take(&r->json, '{'), more = 1;
@@ -295,7 +295,7 @@ static int place_order(const void *a, const void *b, void *ctx)
     return (x->bytes > y->bytes) - (x->bytes < y->bytes);
 }
 
-/* From the first byte of the data to the last of the file, each byte in one tensor. */
+/* Checks that the tensors cover each byte from the first byte of the data to the end of the file exactly once. */
 static int check_cover(struct reader *r)
 {
     const struct swn_ckpt_storage *s = r->b->c.storages;

@@ -4,10 +4,10 @@
  * though they may be links, as in download caches.
  *
  * Loaders of such a checkpoint (transformers, accelerate) take from the map only the names of the files, and read all
- * of them in the order of their names; the last file that has a tensor gives it. So every tensor in the files belongs
- * to the checkpoint, whether the map names it or not, and whichever file has it. A tensor that the map names has to be
- * in one of them: loaders would make up the bytes of one that is not. A tensor that is in several files is taken from
- * the last, but only if the map says so too: else it depends on the reader.
+ * of them in the order of their names; a later file's tensor replaces an earlier one of the same name. So every tensor
+ * in the files belongs to the checkpoint, whether or not the map names it. A tensor that the map names must be in one
+ * of the files: loaders would initialise a missing one themselves. A tensor in several files is taken from the last
+ * one, but only if the map says so, too: otherwise the result would depend on the reader.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -70,7 +70,7 @@ static int add_entry(struct index *x, const char *path, char *why)
         x->room = room;
     }
     int rc = swn_bump_alloc_text(&x->bump, x->name, strlen(x->name), &e.tensor);
-    /* maps list a file's tensors in a row, mostly */
+    /* maps mostly list a file's tensors in a row */
     if (!rc && x->count && !strcmp(x->entries[x->count - 1].shard, x->shard))
         e.shard = x->entries[x->count - 1].shard;
     else if (!rc)
@@ -192,13 +192,14 @@ static const struct entry *entry_of(const struct index *x, const char *tensor)
     return bsearch(&key, x->entries, x->count, sizeof(*x->entries), by_tensor);
 }
 
-/* One tensor, in the files of p[0] to p[n - 1]: which of them has it. Those of the others lose their names. */
+/* Chooses the file for one tensor, which is in the files of p[0] to p[n - 1]. The tensors of the other files lose their
+ * names. */
 static int choose(const struct index *x, struct swn_ckpt_builder *b, char *const *shards, const struct place *p,
                   size_t n, const char *path, char *why)
 {
     const struct entry *e = entry_of(x, p->name);
     uint32_t last = p[n - 1].file;
-    if (p->file == last) /* in one file, where none may be twice: see swn_ckpt_finish */
+    if (p->file == last) /* all in one file, where a repeated name is an error: see swn_ckpt_finish */
         return 0;
     if (!e || strcmp(e->shard, shards[last]))
         return swn_ckpt_fail(why, -EINVAL,
@@ -231,7 +232,7 @@ static void drop_nameless(struct swn_ckpt_builder *b)
     b->skipped_count = kept;
 }
 
-/* What the files hold against what the map says. */
+/* Compares the files' tensors with the map. */
 static int match(const struct index *x, struct swn_ckpt_builder *b, char *const *shards, const char *path, char *why)
 {
     size_t n, end;

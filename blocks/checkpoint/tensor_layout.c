@@ -6,9 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Longer names have no counterparts. */
+/* A longer name has no counterpart. */
 #define NAME_MOST 512
-/* Layers are counted in fewer digits. */
+/* The most digits of a layer's number. */
 #define DIGITS_MOST 6
 
 struct swn_layout {

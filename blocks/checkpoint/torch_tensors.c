@@ -20,7 +20,7 @@ struct walk {
     char name[SWN_CKPT_MAX_NAME + 1];
 };
 
-/* Puts a part behind the name; *before is what to set name_len to afterwards. */
+/* Appends a part to the name; *before is the name_len to restore afterwards. */
 static int enter(struct walk *w, const char *part, size_t len, size_t *before)
 {
     *before = w->name_len;
@@ -49,7 +49,7 @@ static void leave(struct walk *w, size_t before)
     w->name_len = before;
 }
 
-/* The name as it stands; a checkpoint that is nothing but a tensor has one called "tensor". */
+/* A copy of the current name; "tensor" where the checkpoint is a single tensor. */
 static int current_name(struct walk *w, char **out)
 {
     int rc = w->name_len ? swn_bump_alloc_text(&w->b->bump, w->name, w->name_len, out)
@@ -115,7 +115,7 @@ static int is_int(const struct swn_pickle_value *v)
     return v->kind == SWN_PV_INT || v->kind == SWN_PV_BOOL; /* True is 1, also as a key */
 }
 
-/* Keys that are equal in Python come next to each other. Texts and integers only. */
+/* Sorts keys that are equal in Python next to each other. Texts and integers only. */
 static int key_order(const void *a, const void *b)
 {
     const struct swn_pickle_value *x = *(struct swn_pickle_value *const *)a, *y = *(struct swn_pickle_value *const *)b;
@@ -128,7 +128,7 @@ static int key_order(const void *a, const void *b)
     return memcmp(x->text, y->text, x->count);
 }
 
-/* A key that is set twice would be two tensors here and one in Python. *odd: there are keys of other kinds. */
+/* A repeated key would be two tensors here and one in Python. *odd: there are keys of other kinds. */
 static int check_keys(struct walk *w, const struct swn_pickle_value *dict, int *odd)
 {
     size_t n = 0;
@@ -197,7 +197,7 @@ static int visit(struct walk *w, struct swn_pickle_value *v)
     if (v->kind == SWN_PV_STORAGE)
         return skip(w, "a storage without a tensor");
     if (v->kind < SWN_PV_TUPLE || v->kind > SWN_PV_OBJECT || v->visiting)
-        return 0; /* a container inside itself has been named already */
+        return 0; /* a container that contains itself is named already */
     if (w->depth == MAX_DEPTH)
         return swn_ckpt_fail(w->why, -EINVAL, "%s: containers are nested more than %d deep", w->path, MAX_DEPTH);
     if (w->budget <= v->count)

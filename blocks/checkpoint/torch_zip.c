@@ -17,11 +17,11 @@
 
 #define MAX_KEY 256
 #define NEWEST_FORMAT 10 /* the entry "version" of PyTorch 1.6 to 2.13 says 1 to 10 */
-/* Memory for a pickle's values and tensors, by the pickle's size: a value takes 32 bytes and can be made by one byte of
- * pickle; a tensor's description is about as large as the pickle of it. */
+/* Memory for a pickle's values and tensors, by the pickle's size: a value takes 32 bytes and one byte of pickle can
+ * make one; a tensor's description is about as large as its pickle. */
 #define MEMORY_BASE ((size_t)4 << 20)
 #define MEMORY_PER_BYTE 64
-#define VISITS_PER_BYTE 4 /* of containers' items: one byte of pickle cannot make more than one */
+#define VISITS_PER_BYTE 4 /* visits of containers' items: one byte of pickle makes at most one item */
 
 struct archive {
     const struct swn_ckpt_source *src;
@@ -34,7 +34,7 @@ struct archive {
     uint32_t *number; /* of each entry of the zip, or SWN_CKPT_UNUSED */
 };
 
-/* The bytes of a stored entry, a 0 behind them, to be freed. */
+/* Reads the bytes of a stored entry, with a 0 behind; the caller frees them. */
 static int read_entry(struct archive *a, const struct swn_zip_entry *e, uint64_t most, char **out, char *why)
 {
     if (e->method != 0)
@@ -98,7 +98,8 @@ static int check_byteorder(struct archive *a, char *why)
     return rc;
 }
 
-/* Entries that are not needed here, but that PyTorch looks into: a file in which they are spoilt is none for it. */
+/* Checks entries that PyTorch reads, though this reader does not need them: PyTorch refuses a file in which they are
+ * damaged. */
 static int check_unused(struct archive *a, char *why)
 {
     static const char alignment[] = ".storage_alignment", id[] = ".data/serialization_id";
@@ -143,7 +144,7 @@ static int new_named(struct archive *a, const struct swn_zip_entry *e, enum swn_
     return 0;
 }
 
-/* The pickle machine's question: which storage is this? */
+/* The pickle machine's callback for a storage. */
 static int storage(void *ctx, const char *key, size_t len, enum swn_dtype dtype, uint64_t bytes, uint32_t *number,
                    char *why)
 {
@@ -179,7 +180,7 @@ static size_t memory_limit(uint64_t pickle_bytes)
     return limit < SWN_CKPT_MAX_MEMORY ? limit : SWN_CKPT_MAX_MEMORY;
 }
 
-/* Everything in one pickle whose storages are in `folder`. */
+/* Reads all tensors of one pickle whose storages are in `folder`. */
 static int read_pickle(struct archive *a, struct swn_ckpt_builder *b, const struct swn_zip_entry *e, const char *folder,
                        const char *prefix, int torchscript, char *why)
 {

@@ -8,7 +8,7 @@
 
 #define SWN_CKPT_UNUSED UINT32_MAX
 
-/* A storage that a pickle names; it becomes one of the checkpoint's when the first tensor uses it. */
+/* A storage that a pickle names; the first tensor that uses it makes it a storage of the checkpoint. */
 struct swn_ckpt_named {
     struct swn_ckpt_storage storage; /* its name is not copied yet */
     enum swn_dtype dtype;
@@ -17,7 +17,7 @@ struct swn_ckpt_named {
 
 /* Adds every tensor that can be reached from `root` through dicts, lists, tuples and TorchScript objects. Names are the
  * keys on the way, joined by dots: an item's position in a list or tuple, an integer key in decimal. A tensor, or a
- * container, that is reached in two ways gets both names. `prefix` comes first, if it is not "". `budget` bounds the
+ * container, that is reached by two paths gets both names. `prefix` comes first, if it is not "". `budget` bounds the
  * items visited, since a small pickle can describe a tree that is exponentially large. */
 int swn_ckpt_walk(struct swn_ckpt_builder *b, struct swn_pickle_value *root, struct swn_ckpt_named *named,
                   const char *prefix, size_t budget, const char *path, char why[SWN_ERRMSG]);

@@ -1,4 +1,4 @@
-/* blocks/checkpoint/zip.c - see blocks/checkpoint/zip.h for what is accepted and why so little.
+/* blocks/checkpoint/zip.c - see blocks/checkpoint/zip.h for what is accepted, and why.
  *
  * Order of work: the end record, which must be the last 22 bytes; the zip64 records, which must be exactly in front of
  * it; the directory, which must be exactly in front of those; then every local header, in file order, with the
@@ -39,10 +39,10 @@
 #define MAX16 0xffffu
 #define MAX32 0xffffffffu
 
-/* torch pads an entry's data to .storage_alignment bytes; this allows any up to 64 KiB, which is what fits the field.
+/* torch pads an entry's data to .storage_alignment bytes; MAX_LOCAL allows up to 64 KiB, the most that fits the field.
  */
 #define MAX_LOCAL (DESCRIPTOR64_BYTES + LOCAL_BYTES + SWN_ZIP_MAX_NAME + 65535)
-/* Enough for the usual padding of 64 bytes; a second read is needed for more. */
+/* Enough for the usual padding of 64 bytes; larger padding needs a second read. */
 #define USUAL_LOCAL 512
 
 struct place {
@@ -74,7 +74,8 @@ static int fail(const struct swn_ckpt_source *src, char *why, const char *what)
     return swn_ckpt_fail(why, -EINVAL, "%s: %s; is it complete, and was it written by torch.save?", src->path, what);
 }
 
-/* Does a field of the old end record agree with the value of the zip64 record? It may hold it, or say "see there". */
+/* Whether a field of the old end record agrees with the zip64 record: it holds the value, or the maximum that refers to
+ * the zip64 record. */
 static int agrees(uint64_t old, uint64_t max, uint64_t value)
 {
     return old == max || old == value;
@@ -138,7 +139,7 @@ static int find_directory(const struct swn_ckpt_source *src, struct place *dir, 
     return 0;
 }
 
-/* Names are paths below the archive's folder: no way out of it, nothing that cannot be printed. */
+/* Names are paths below the archive's folder, without a way out of it, and printable. */
 static const char *name_fault(const char *name, size_t len)
 {
     if (len == 0 || len > SWN_ZIP_MAX_NAME)
@@ -161,7 +162,7 @@ static const char *name_fault(const char *name, size_t len)
     return NULL;
 }
 
-/* Takes the fields that the 32-bit ones refer to out of a directory entry's zip64 field, which must hold no others. */
+/* Takes the fields that the 32-bit ones refer to from a directory entry's zip64 field, which must hold no others. */
 static const char *central_extra(const unsigned char *extra, size_t len, struct swn_zip_entry *e)
 {
     uint64_t *wide[3] = {&e->bytes, &e->packed_bytes, &e->header_off};
@@ -183,8 +184,8 @@ static const char *central_extra(const unsigned char *extra, size_t len, struct 
     return NULL;
 }
 
-/* One directory entry from p, of which `left` bytes are there. *used: how many it takes. Terminates the name, one byte
- * further left than it was, so that what follows is not touched. */
+/* Parses one directory entry at p, of which `left` bytes exist. *used: its size. Moves the name one byte to the left to
+ * terminate it, so that the next entry stays untouched. */
 static const char *central_entry(unsigned char *p, size_t left, struct swn_zip_entry *e, size_t *used)
 {
     if (left < CENTRAL_BYTES || get32(p) != CENTRAL_SIG)
@@ -195,7 +196,7 @@ static const char *central_entry(unsigned char *p, size_t left, struct swn_zip_e
         return "an entry has a comment";
     if (get16(p + 34) != 0)
         return "the zip archive has several disks";
-    /* one of them calls the entry a folder, for which PyTorch's reader gives no bytes */
+    /* a set bit here calls the entry a folder, for which PyTorch's reader returns no bytes */
     if (get16(p + 36) != 0 || get32(p + 38) != 0)
         return "an entry has file attributes, which torch.save does not write";
     if (*used > left)
@@ -234,7 +235,7 @@ static int by_offset(const void *a, const void *b)
     return (x->header_off > y->header_off) - (x->header_off < y->header_off);
 }
 
-/* Case does not count: PyTorch finds entries without looking at it. */
+/* Ignores case, as PyTorch does when it looks up entries. */
 static int by_name(const void *a, const void *b, void *ctx)
 {
     const struct swn_zip_entry *entries = ctx;
@@ -268,8 +269,8 @@ static int read_directory(struct swn_zip *z, const struct swn_ckpt_source *src, 
     return 0;
 }
 
-/* The archive's folder, which all names must begin with, and no name twice. Only TorchScript's sources, which are never
- * looked up here, may differ in case alone. */
+/* Checks that all names begin with the archive's folder and that no name repeats. Only TorchScript's sources, which are
+ * never looked up here, may differ by case alone. */
 static int check_names(struct swn_zip *z, const struct swn_ckpt_source *src, char *why)
 {
     const char *slash = strchr(z->entries[0].name, '/');
@@ -291,7 +292,7 @@ static int check_names(struct swn_zip *z, const struct swn_ckpt_source *src, cha
     return 0;
 }
 
-/* A local header's extra fields: torch's padding, and a zip64 field that says what the directory says. */
+/* A local header's extra fields: torch's padding, and a zip64 field that repeats the directory's values. */
 static const char *local_extra(const unsigned char *x, size_t len, const struct swn_zip_entry *e)
 {
     int seen = 0;
@@ -304,7 +305,7 @@ static const char *local_extra(const unsigned char *x, size_t len, const struct 
             if (seen++ || (n != 8 && n != 16 && n != 24))
                 return "a local header's zip64 field has the wrong size";
             if (n >= 16) {
-                /* torch writes the packed size as 0 here: it is not known yet */
+                /* torch writes 0 as the packed size here, as it is not known yet */
                 uint64_t packed = get64(x + 12);
                 if (get64(x + 4) != e->bytes ||
                     (packed != e->packed_bytes && (packed || !(e->flags & FLAG_DESCRIPTOR))))
@@ -366,7 +367,7 @@ static const char *descriptor(const unsigned char *p, uint64_t len, const struct
     return NULL;
 }
 
-/* Reads [off, limit), at most `most` of it, in two steps if the usual length does not do. p: MAX_LOCAL bytes. */
+/* Reads [off, limit), at most `most` of it, with a second read if the usual length is too short. p: MAX_LOCAL bytes. */
 static int read_local(const struct swn_ckpt_source *src, unsigned char *p, uint64_t off, uint64_t limit, size_t before,
                       size_t *have, char *why)
 {

@@ -1,4 +1,4 @@
-/* blocks/checkpoint/zip.h - the directory of a zip archive as PyTorch writes it, and nothing more lenient.
+/* blocks/checkpoint/zip.h - the directory of a zip archive, exactly as PyTorch writes it.
  *
  * Two readers of one zip can see two different files: a forged header decides what each of them finds. So the archive
  * must say everything once: entries, each with its local header, its bytes and its data descriptor, tile the file from
@@ -38,14 +38,14 @@ struct swn_zip {
     uint64_t hash;                 /* XXH3-64 of the central directory */
 };
 
-/* Does a file whose first four bytes these are begin like a zip archive? */
+/* Whether a file with these first four bytes begins like a zip archive. */
 int swn_zip_begins(const unsigned char head[4]);
 /* Reads and checks the directory and every local header. On success the caller owns *z until swn_zip_close. */
 int swn_zip_open(struct swn_zip *z, const struct swn_ckpt_source *src, char why[SWN_ERRMSG]);
 void swn_zip_close(struct swn_zip *z);
 /* The entry of that name behind the archive's folder ("data/0"), or NULL. */
 const struct swn_zip_entry *swn_zip_find(const struct swn_zip *z, const char *name);
-/* The hash alone; nothing is checked but what is needed to find the directory. */
+/* Computes only the hash; checks only what is needed to find the directory. */
 int swn_zip_hash(const struct swn_ckpt_source *src, uint64_t *hash, char why[SWN_ERRMSG]);
 
 #endif

@@ -1,8 +1,8 @@
 /* blocks/store/build.c - copying weights into a new store.
  *
- * Bytes go from the source into a window of whole blocks, from there, at whatever shift, into the output buffer, and
- * from there to the disk: storages lie at multiples of 64 in a checkpoint and of 4096 in a store, and O_DIRECT takes
- * whole blocks at both ends. The two buffers are all the memory it takes besides the tables.
+ * Bytes go from the source into a window of whole blocks, from there, shifted, into the output buffer, and from there
+ * to the disk: storages lie at multiples of 64 in a checkpoint and of 4096 in a store, and O_DIRECT takes whole blocks
+ * at both ends. Besides the tables the copy needs only these two buffers.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -21,7 +21,7 @@
 
 #define BUFFER_BYTES ((size_t)8 << 20)
 #define BUFFER_MIN ((size_t)64 << 10)
-/* Storages closer than this are read in one go: a request costs about as long as reading these many bytes more. */
+/* Storages closer than this are read in one request: a request costs about as much time as reading these bytes. */
 #define GAP_BYTES ((uint64_t)64 << 10)
 /* Without O_DIRECT, how many dirty bytes may gather in the page cache. */
 #define DIRTY_BYTES ((uint64_t)32 << 20)
@@ -37,14 +37,14 @@ struct copy {
     /* window: bytes [start, end) of file `in_file` */
     char *window;
     uint32_t in_file;
-    struct swn_io_file in; /* fd borrowed, direct_fd ours */
+    struct swn_io_file in; /* fd borrowed, direct_fd owned */
     uint64_t start, end;
     /* output: `fill` bytes that belong at `out_off` */
     char *out;
     size_t fill;
     uint64_t out_off, dirty;
     struct swn_atomic_file file;
-    struct swn_compressed *copies; /* NULL: none are wanted */
+    struct swn_compressed *copies; /* NULL: no compressed extents are wanted */
     uint64_t done;
 };
 
@@ -71,7 +71,7 @@ static void enter_file(struct copy *k, uint32_t file)
     k->in.direct_fd = swn_open_direct(k->io, k->in.fd, O_RDONLY);
 }
 
-/* Up to where it pays to read for extent `i` and those behind it that follow in the file. */
+/* The end of a read that begins with extent `i`, and includes the following ones while the gaps are small. */
 static uint64_t worth_reading(const struct copy *k, size_t i, uint64_t start)
 {
     const struct swn_layout_input *in = k->l->inputs;
@@ -144,7 +144,7 @@ static int append(struct copy *k, const char *bytes, size_t size, char why[SWN_E
     return 0;
 }
 
-/* Where the parts of an extent are summed up. */
+/* Computes the checksums of the parts of an extent. */
 struct summing {
     XXH3_state_t *hash;
     struct swn_disk_sum *next;
@@ -217,8 +217,8 @@ static int copy_extent(struct copy *k, size_t i, XXH3_state_t *hash, struct summ
     return rc ? write_error(k, rc, why) : append(k, NULL, SWN_BLOCK_UP(e->bytes) - e->bytes, why);
 }
 
-/* The sources must still be what they were when the checkpoint was opened, or the copy is a mixture. A store as the
- * source has vouched for each extent with its checksum, and being marked as used changes its times. */
+/* The sources must be unchanged since the checkpoint was opened, or the copy would be a mixture. For a store as the
+ * source the checksum of each extent suffices, and its times change when it is marked as used. */
 static int check_identities(const struct copy *k, char why[SWN_ERRMSG])
 {
     for (size_t i = 0; i < k->c->file_count && !k->l->known; i++) {
@@ -262,7 +262,7 @@ static int write_tables(struct copy *k, char why[SWN_ERRMSG])
     return rc ? write_error(k, rc, why) : 0;
 }
 
-/* Asks for the room before an hour is spent on filling it, and in one piece. Not every file system can say. */
+/* Reserves the disk space in one piece, before an hour is spent on filling it. Some file systems cannot. */
 static int reserve(struct copy *k, int *reserved, char why[SWN_ERRMSG])
 {
     int rc;
@@ -282,7 +282,7 @@ static int write_store(struct copy *k, const char *path, char why[SWN_ERRMSG])
         return rc;
     int reserved = 0;
     rc = reserve(k, &reserved, why);
-    /* Without the extents' room reserved, copies could take it. Without memory for them there are none. */
+    /* If the room for the extents could not be reserved, compressed extents might take it, so there are none. */
     if (!rc && reserved && k->opts->copies)
         k->copies = swn_compressed_new(k->io, &k->file, k->l->header.total_bytes, k->opts->copies_most);
     if (!rc)
@@ -349,7 +349,7 @@ int swn_store_build(const struct swn_checkpoint *c, const struct swn_io *io, con
 
 /* ---- from another store ---- */
 
-/* The store as the checkpoint that its weights can be copied from. Everything but the arrays is borrowed. */
+/* Presents the store as a checkpoint whose weights can be copied. Only the arrays are owned. */
 static int as_checkpoint(struct swn_checkpoint *c, const struct swn_store *s)
 {
     *c = (struct swn_checkpoint){.file_count = 1,

@@ -39,7 +39,7 @@ int swn_cache_check_dir(const struct swn_io *io, const char *dir, char why[SWN_E
     if (st.st_uid != geteuid() && st.st_uid != 0)
         return swn_errmsg(why, -EPERM, "cache directory %s belongs to another user: set SWAPNET_STORE to your own",
                           dir);
-    if (st.st_mode & 022 && st.st_mode & S_ISVTX) /* /tmp and the like: meant to be everybody's */
+    if (st.st_mode & 022 && st.st_mode & S_ISVTX) /* a directory like /tmp, meant for all users */
         return swn_errmsg(why, -EPERM, "cache directory %s is shared with others: set SWAPNET_STORE to one of your own",
                           dir);
     if (st.st_mode & 022)
@@ -47,7 +47,7 @@ int swn_cache_check_dir(const struct swn_io *io, const char *dir, char why[SWN_E
     return 0;
 }
 
-/* Nanoseconds of "now" are the file system's business; a store on a read-only one is used all the same. */
+/* The file system sets the times, as it does for checkpoints; a store on a read-only one is used all the same. */
 static void mark_used(struct swn_store *s, const struct swn_io *io)
 {
     uint64_t directory = s->identity.directory;
@@ -88,15 +88,15 @@ int swn_cache_find(struct swn_store **out, const struct swn_io *io, const char *
     return 0;
 }
 
-/* The stat fields agree, so in all likelihood it is the file. Some file systems keep times to the second only, and
- * images are made with times of somebody's choice. Then the table of contents can tell, or only the contents. */
+/* Equal stat fields make it likely that the file is the same. But some file systems keep times in whole seconds, and
+ * images can be made with chosen times. Then only the table of contents, or the contents themselves, can tell. */
 int swn_cache_agrees(struct swn_store *s, const struct swn_io *io, int fd, char why[SWN_ERRMSG])
 {
     struct swn_identity now;
     int rc = swn_checkpoint_identity(io, fd, &now, why);
     if (!rc && now.directory != s->sources[0].identity.directory)
         rc = swn_errmsg(why, -ENOENT, "%s: the store is of other bytes", s->path);
-    /* Not even a zip's directory tells: its checksums may be left out, or be of other bytes. */
+    /* Even a zip's directory may be equal: its checksums may be missing, or wrong. */
     if (!rc)
         rc = swn_cache_sample(s, io, fd, why);
     if (!rc)
@@ -156,6 +156,6 @@ int swn_cache_build(struct swn_store **out, const struct swn_io *io, const char 
     own.copies_most = own.copies_most && own.copies_most < spare ? own.copies_most : spare;
     if (!rc)
         rc = swn_store_build(c, io, path, &own, why);
-    /* Another process may have removed it by now, to make room for its own. That is its right, but a pity. */
+    /* Another process may have removed the store already, to make room for its own. */
     return rc ? rc : swn_store_open(out, io, path, why);
 }

@@ -1,4 +1,4 @@
-/* blocks/store/cache.h - looking after the cache of stores; finding and building them is in blocks/store/store.h.
+/* blocks/store/cache.h - maintenance of the cache of stores; finding and building stores is in blocks/store/store.h.
  *
  * A cache is a directory with files "<hash>.swnstore" (mode 0600), each the store of one checkpoint file, and "cap", a
  * text file with the size that all stores together may have. A directory that other users can write to is refused: a
@@ -16,18 +16,18 @@
 #include "blocks/store/store.h"
 
 #define SWN_CACHE_SUFFIX ".swnstore"
-/* Without a cap of its own, a cache may take this, or a fifth of its file system if that is less. */
+/* The cap of a cache without a file "cap": this, or a fifth of its file system if that is less. */
 #define SWN_CACHE_CAP_BYTES (UINT64_C(32) << 30)
 
 struct swn_cache_entry {
     char name[64];   /* of the file, in the cache directory */
     uint64_t bytes;  /* of the file */
     int64_t used_ns; /* when it was used last: nanoseconds since 1970 */
-    char *source;    /* path of the checkpoint it was built from; NULL: not a store that can be opened */
-    int stale;       /* that path now names other bytes, or nothing: the store is of no use any more */
+    char *source;    /* path of the checkpoint from which it was built; NULL: not a readable store */
+    int stale;       /* the bytes at that path have changed, or are gone: the store is useless */
 };
 
-/* The stores in `dir`, least recently used first; none when there is no directory. With `details`, each is opened for
+/* The stores in `dir`, least recently used first; none when there is no directory. With `details`, opens each store for
  * `source` and `stale`. *out is freed by swn_cache_list_free. */
 int swn_cache_list(struct swn_cache_entry **out, size_t *count, const struct swn_io *io, const char *dir, int details,
                    char why[SWN_ERRMSG]);
@@ -36,24 +36,24 @@ void swn_cache_list_free(struct swn_cache_entry *entries, size_t count);
 /* Removes one store by the name that swn_cache_list gives. -ENOENT: no such store. -EINVAL: not a name of a store. */
 int swn_cache_remove(const struct swn_io *io, const char *dir, const char *name, char why[SWN_ERRMSG]);
 
-/* Removes least recently used stores until what remains, `replaced` aside, and `needed_bytes` fit the cap, which there
- * is; what other processes are just building counts too. `replaced`: name of a file to be replaced by the needed ones,
- * or NULL. -EFBIG: needed_bytes does not fit beside what is to be kept, and nothing is removed. */
+/* Removes least recently used stores until the rest, without `replaced`, and `needed_bytes` fit the cap, if there is a
+ * cap; stores that other processes are building count, too. `replaced`: name of a store that the needed bytes replace,
+ * or NULL. -EFBIG: needed_bytes does not fit beside the stores to be kept, and nothing is removed. */
 int swn_cache_trim(const struct swn_io *io, const char *dir, const struct swn_cache_limits *limits,
                    uint64_t needed_bytes, const char *replaced, char why[SWN_ERRMSG]);
 
-/* Bytes for what is of use but not needed, beside `needed_bytes`: what the cap leaves without removing any store
- * (`replaced` is replaced), and half of what is free on the disk at most, as the spill file lies there too. */
+/* The bytes that optional files may take, beside `needed_bytes`: the rest of the cap without removing any store
+ * (`replaced` is replaced), and at most half of the free disk space, as the spill file lies there, too. */
 uint64_t swn_cache_spare(const struct swn_io *io, const char *dir, const struct swn_cache_limits *limits,
                          uint64_t needed_bytes, const char *replaced);
 
 /* The cap in force: the one in the directory, else the default. 0 means none. */
 int swn_cache_cap(const struct swn_io *io, const char *dir, uint64_t *cache_limit_bytes, char why[SWN_ERRMSG]);
-/* Sets it, making the directory if need be. Stores that exceed it stay until the next swn_cache_trim. */
+/* Sets the cap; makes a missing directory. Stores beyond the cap stay until the next swn_cache_trim. */
 int swn_cache_set_cap(const struct swn_io *io, const char *dir, uint64_t cache_limit_bytes, char why[SWN_ERRMSG]);
 
-/* 0 when the directory is one to be trusted: only our user and root can write to it and to the files in it. -ENOENT: it
- * is not there. -EPERM: it is not to be trusted. */
+/* 0: the directory is trusted: only this user and root can write to it and to its files. -ENOENT: it does not exist.
+ * -EPERM: it is not trusted. */
 int swn_cache_check_dir(const struct swn_io *io, const char *dir, char why[SWN_ERRMSG]);
 
 #endif

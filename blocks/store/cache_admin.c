@@ -1,4 +1,4 @@
-/* blocks/store/cache_admin.c - what is in the cache, what goes, and how large it may be. */
+/* blocks/store/cache_admin.c - lists, removes and limits the stores of a cache. */
 #define _GNU_SOURCE
 #include "blocks/store/cache.h"
 
@@ -108,7 +108,7 @@ int swn_cache_list(struct swn_cache_entry **out, size_t *count, const struct swn
         char path[PATH_MAX];
         struct swn_cache_entry e = {0};
         if (!is_store_name(f->d_name) || join(path, dir, f->d_name) || look_at(&e, io, path))
-            continue; /* not one of ours, or gone since */
+            continue; /* a foreign file, or one that is gone by now */
         strcpy(e.name, f->d_name);
         if (details)
             add_details(&e, io, path);
@@ -155,7 +155,7 @@ int swn_cache_remove(const struct swn_io *io, const char *dir, const char *name,
     return rc ? swn_errmsg(why, rc, "%s/%s: %s", dir, name, strerror(-rc)) : 0;
 }
 
-/* Whether `name` is of a file that lies beside a store; `store` becomes the store's. */
+/* Whether `name` is a file that lies beside a store; `store` becomes the store's name. */
 static int is_beside(const char *name, char store[HASH_DIGITS + sizeof SWN_CACHE_SUFFIX])
 {
     size_t len = strnlen(name, HASH_DIGITS + strlen(SWN_CACHE_SUFFIX));
@@ -169,7 +169,7 @@ static int is_beside(const char *name, char store[HASH_DIGITS + sizeof SWN_CACHE
     return 0;
 }
 
-/* What lies beside stores that are gone. */
+/* Removes the files that lay beside removed stores. */
 static void remove_orphans(const struct swn_io *io, const char *dir)
 {
     DIR *d = opendir(dir);
@@ -192,7 +192,7 @@ static int is_kept(const struct swn_cache_limits *limits, const char *name)
     return 0;
 }
 
-/* Whether removing all that may go would be enough. */
+/* Whether removing all removable stores would suffice. */
 static int check_cap(const struct swn_cache_limits *limits, const char *dir, uint64_t needed_bytes, uint64_t kept_bytes,
                      char why[SWN_ERRMSG])
 {
@@ -228,7 +228,7 @@ int swn_cache_trim(const struct swn_io *io, const char *dir, const struct swn_ca
         if (!entries[i].bytes || is_kept(limits, entries[i].name))
             continue;
         rc = swn_cache_remove(io, dir, entries[i].name, why);
-        if (rc == -ENOENT) /* another process did it */
+        if (rc == -ENOENT) /* another process removed it */
             rc = 0;
         sum -= entries[i].bytes;
     }

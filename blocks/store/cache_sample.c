@@ -1,12 +1,11 @@
-/* blocks/store/cache_sample.c - whether a store still holds its checkpoint's bytes, where stat and header say that it
- * does.
+/* blocks/store/cache_sample.c - checks samples of the checkpoint's bytes against the store, when stat and header agree.
  *
  * Stat and header are not enough where the kernel did not set the times: a read-only image that is made anew with
- * clamped times (an update of a device) has a file of the same inode, size, times and header, and other weights.
- * Training on changes a tensor nearly everywhere, so one block of each tells: the first one, which a loader reads
- * anyway, and of which the store's tables have a checksum. Some blocks at random places are compared as well: a large
- * table of which only a few rows have changed is likely to have some of them. Tensors below SWN_GRANULE need not agree:
- * a loader reads those from the checkpoint itself. All blocks are read ahead at once.
+ * clamped times (an update of a device) has a file of the same inode, size, times and header, but with other weights.
+ * Training changes a tensor nearly everywhere, so one block of each tensor suffices: the first one, which a loader
+ * reads anyway, and whose checksum is in the store's tables. Some blocks at random places are compared as well: of a
+ * large table in which only a few rows have changed, they are likely to hit some. Tensors below SWN_GRANULE need not
+ * agree: a loader reads those from the checkpoint itself. All blocks are read ahead at once.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -21,13 +20,13 @@
 #include "base/file_io.h"
 #include "base/errmsg.h"
 
-/* So many extents are looked at, spread evenly and others each time, and so many blocks anywhere. Checkpoints of the
- * largest models have some 2000. */
+/* The most extents that are compared, spread evenly and chosen anew each time, and the number of random blocks.
+ * Checkpoints of the largest models have some 2000 extents. */
 #define EXTENTS_MOST 4096
 #define BLOCKS_ANYWHERE 32
 
 struct sample {
-    const struct swn_store_extent *head; /* the first block of this one, by its checksum; NULL: by the store's bytes */
+    const struct swn_store_extent *head; /* compare its first block by checksum; NULL: by the store's bytes */
     uint64_t store_off, source_off;
     size_t bytes;
 };
@@ -38,7 +37,7 @@ static struct sample block_of(const struct swn_store_extent *e, uint64_t number)
     return (struct sample){NULL, e->off + at, e->source_off + at, left < SWN_BLOCK ? (size_t)left : SWN_BLOCK};
 }
 
-/* The extent with the `nth` block of all extents; *nth becomes its number within. */
+/* The extent that has the `nth` block of all extents; *nth becomes the block's number within it. */
 static const struct swn_store_extent *find_block(const struct swn_store *s, uint64_t *nth)
 {
     size_t low = 0, high = s->extent_count;
@@ -90,7 +89,7 @@ static void ask_for(const struct swn_store *s, const struct swn_io *io, int fd, 
         io->fadvise(io->ctx, s->file.fd, at->store_off, at->bytes, POSIX_FADV_WILLNEED);
 }
 
-/* 0, -ENOENT where they differ, or an error of the reads. */
+/* 0, -ENOENT if the bytes differ, or an error of the reads. */
 static int compare(const struct swn_store *s, const struct swn_io *io, int fd, const struct sample *at)
 {
     unsigned char mine[SWN_BLOCK], theirs[SWN_BLOCK];
@@ -106,7 +105,7 @@ static int compare_all(const struct swn_store *s, const struct swn_io *io, int f
                        size_t n)
 {
     int rc = 0;
-    for (size_t i = 0; i < n; i++) /* all come at the same time, not one seek after the other */
+    for (size_t i = 0; i < n; i++) /* all blocks are requested together, instead of one seek after the other */
         ask_for(s, io, fd, &samples[i]);
     for (size_t i = 0; i < n && !rc; i++)
         rc = compare(s, io, fd, &samples[i]);

@@ -1,11 +1,11 @@
-/* blocks/store/codec.h - chunks of weights in fewer bytes, losslessly: what they are and how they are decoded.
+/* blocks/store/codec.h - lossless compression of chunks of weights.
  *
- * A chunk is SWN_CHUNK bytes of an extent, the last one shorter, always whole pages. It is stored in the way that suits
- * it: as it is, or narrow, where every float32 word in it is one that bfloat16 or float16 can express (sign of zero and
- * payload of NaNs included), as in checkpoints that were trained in those types and saved in float32. The bits decide,
- * not the type of a tensor: whatever comes back is what was there.
+ * A chunk is SWN_CHUNK bytes of an extent, the last one shorter, always whole pages. It is stored as it is, or narrow,
+ * if bfloat16 or float16 can express every float32 word in it (sign of zero and payload of NaNs included), as in
+ * checkpoints that were trained in those types and saved in float32. The bits decide, not the type of a tensor:
+ * decoding always gives the original bytes.
  *
- * Cuts of a weight fall on multiples of SWN_CHUNK from its start, so that a piece of one is whole chunks.
+ * A weight is cut at multiples of SWN_CHUNK from its start, so that a piece of a weight is whole chunks.
  *
  * Pure functions of their arguments.
  */
@@ -17,7 +17,7 @@
 
 #define SWN_CHUNK ((size_t)65536)
 
-/* As on disk. */
+/* Values on disk. */
 enum swn_encoding {
     SWN_STORED_RAW,
     /* The upper halves of the words of all whole pairs of pages, then the last page of an odd number. */
@@ -29,12 +29,12 @@ enum swn_encoding {
 /* The stored size of `bytes` of a chunk in this encoding; 0: no such encoding. */
 size_t swn_encoded_bytes(enum swn_encoding how, size_t bytes);
 
-/* Encodes a chunk (a multiple of 4096 bytes, at most SWN_CHUNK) into out, which has room for as many bytes. The bytes
- * it takes, or 0: it is not of that kind. */
+/* Encodes a chunk (a multiple of 4096 bytes, at most SWN_CHUNK) into out, which has the same size. Returns the encoded
+ * size, or 0: the chunk cannot be encoded in this way. */
 size_t swn_encode_chunk(enum swn_encoding how, const void *raw, size_t bytes, void *out);
 
-/* The reverse. `from` may overlap `to` as it does where what is stored lies at the end of the memory that it is decoded
- * into: from + stored >= to + bytes. 0, or -EILSEQ: nothing that swn_encode_chunk made. */
+/* Decodes a chunk. `from` may overlap `to` if the stored bytes lie at the end of the memory that the chunk is decoded
+ * into: from + stored >= to + bytes. 0, or -EILSEQ: not a result of swn_encode_chunk. */
 int swn_decode_chunk(enum swn_encoding how, const void *from, size_t stored, void *to, size_t bytes);
 
 #endif

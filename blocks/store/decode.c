@@ -1,4 +1,4 @@
-/* blocks/store/decode.c - chunks on their way out of a store. See blocks/store/codec.h.
+/* blocks/store/decode.c - decodes chunks. See blocks/store/codec.h.
  *
  * The loops use the compiler's vector types, which exist for every machine: a compiler that vectorises plain loops has
  * to allow for `from` and `to` being the same memory, which here they are. Vectors have 16 bytes, as every x86-64 and
@@ -21,8 +21,8 @@ static inline void widen_bf16(words *w)
     *w <<= 16;
 }
 
-/* The three kinds of float16, side by side, and a choice. No arithmetic on subnormal float32s, which the processor may
- * have been told to take for zeros. */
+/* Computes all three kinds of float16 side by side, and selects. No arithmetic on subnormal float32s, as the processor
+ * may flush them to zero. */
 static inline void widen_fp16(words *w)
 {
     words sign = (*w & 0x8000) << 16, magnitude = *w & 0x7fff;
@@ -35,7 +35,8 @@ static inline void widen_fp16(words *w)
     *w = sign | (special & is_special) | (small & is_small) | (normal & ~(is_special | is_small));
 }
 
-/* From the front: no step writes where later ones read, since `from` is ahead by what is left to be gained. */
+/* Front to back: no step writes where later steps read, since `from` is ahead of `to` by the bytes that are still to be
+ * gained. */
 #define EXPAND(name)                                                                                                   \
     static void expand_##name(const char *from, char *to, size_t wide)                                                 \
     {                                                                                                                  \

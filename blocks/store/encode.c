@@ -1,4 +1,4 @@
-/* blocks/store/encode.c - chunks on their way into a store. See blocks/store/codec.h. */
+/* blocks/store/encode.c - encodes chunks. See blocks/store/codec.h. */
 #include <string.h>
 
 #include "blocks/store/codec.h"
@@ -10,7 +10,7 @@ size_t swn_encoded_bytes(enum swn_encoding how, size_t bytes)
     return how == SWN_STORED_RAW ? bytes : how < SWN_ENCODINGS ? bytes - pairs : 0;
 }
 
-/* The upper half of each word; 1 when all lower ones are zero. Tested as a whole: hardly any chunk is of another kind
+/* The upper half of each word; 1 when all lower halves are zero. The test comes at the end, as hardly any chunk fails
  * in its last word only. */
 static int to_bf16(const uint32_t *words, size_t n, uint16_t *out)
 {

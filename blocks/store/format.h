@@ -7,26 +7,25 @@
  *     then          zeros up to data_off, a multiple of 4096
  *     data_off      extents, each padded with zeros to a multiple of 4096, without holes, to the end of the file
  *
- * That is version 1. In version 2 some extents are there once more, in fewer bytes, and the file goes on:
+ * That is version 1. In version 2 some extents are stored a second time, compressed, and the file continues:
  *
  *     data_end      copies, each its chunks one after the other, padded with zeros to a multiple of 4096, without holes
  *     copies_off    the copies and then all their chunks: arrays of the records below; zeros to a multiple of 4096
  *
- * Versions 3 and 4 are 1 and 2 of a checkpoint some of whose tensors are not in the store: between tensors and dims
- * there is one more record, how many, and behind all names one more text, the first of them and why.
+ * Versions 3 and 4 are 1 and 2 for a checkpoint with tensors that are not in the store: between tensors and dims one
+ * more record has their number, and behind all names one more text names the first of them, and the reason.
  *
- * Versions 5 to 8 are 1 to 4 with a checksum more for each extent, of its first block: an array of records behind the
- * tensors (and the record of versions 3 and 4).
+ * Versions 5 to 8 are 1 to 4 with one more checksum for each extent, that of its first block: an array of records
+ * behind the tensors (and the record of versions 3 and 4).
  *
- * Versions 9 to 16 are 1 to 8 with checksums of parts: behind all of these, for each extent in order, one of each
- * SWN_CHUNK bytes of it, its padding included, so that whatever part of it is read can be checked. This is what is
- * written today.
+ * Versions 9 to 16 are 1 to 8 with checksums of parts: behind all of these, for each extent in order, one for each
+ * SWN_CHUNK bytes of it, padding included, so that a reader can check any part. These versions are written today.
  *
- * Integers are little-endian, two's complement. Everything has one place only: what follows from something else (an
- * index, an offset, a sum) must agree with it, and all padding is zero. The header's checksum covers the header,
- * tables_checksum the bytes from there to data_off, copies_checksum those from copies_off to the end, each extent's
- * and its first block's checksum its bytes without the padding; all are XXH3-64. Dtype numbers are those of enum
- * swn_dtype. A change of any of this is a new version number.
+ * Integers are little-endian, two's complement. Values that follow from other values (an index, an offset, a sum) must
+ * agree with them, and all padding is zero. The header's checksum covers the header, tables_checksum the bytes from
+ * there to data_off, copies_checksum those from copies_off to the end, each extent's and its first block's checksum its
+ * bytes without the padding; all are XXH3-64. Dtype numbers are those of enum swn_dtype. A change of any of this is a
+ * new version number.
  */
 #ifndef SWN_BLOCKS_STORE_FORMAT_H
 #define SWN_BLOCKS_STORE_FORMAT_H
@@ -39,7 +38,7 @@
 
 #define SWN_STORE_MAGIC "SWNSTORE"
 #define SWN_STORE_VERSION 1u
-/* Features, which are added to the version. */
+/* Features, which are bits added to the version. */
 #define SWN_STORE_COPIES 1u
 #define SWN_STORE_LACKS 2u
 #define SWN_STORE_HEADS 4u
@@ -48,7 +47,7 @@
 /* The most bytes of tables that a reader takes into memory: about two million tensors. */
 #define SWN_STORE_TABLES_MAX (UINT64_C(256) << 20)
 
-/* As many as PyTorch's own indexing allows. */
+/* The number that PyTorch's own indexing allows. */
 #define SWN_STORE_DIMS_MAX 64u
 
 struct swn_disk_header {
@@ -95,7 +94,7 @@ struct swn_disk_copy {
 };
 
 struct swn_disk_chunk {
-    uint64_t checksum; /* XXH3-64 of what it decodes to, padding of the extent included */
+    uint64_t checksum; /* XXH3-64 of the decoded bytes, padding of the extent included */
     uint32_t bytes, encoding;
 };
 
@@ -111,7 +110,7 @@ struct swn_disk_lacking {
 };
 
 struct swn_disk_head {
-    uint64_t checksum; /* of the extent's first SWN_BLOCK bytes, or of all where it has fewer */
+    uint64_t checksum; /* of the extent's first SWN_BLOCK bytes, or of all if it has fewer */
 };
 
 struct swn_disk_sum {

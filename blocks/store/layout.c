@@ -15,18 +15,18 @@
 #include "base/file_io.h"
 #include "base/errmsg.h"
 
-/* A tensor on its way to its layer. */
+/* A tensor and its layer's name. */
 struct member {
     const char *name;
     size_t len; /* of the layer's part */
     uint32_t tensor;
 };
 
-/* A layer while its place is not known yet. */
+/* A layer whose place is not known yet. */
 struct group {
     struct member *members; /* in checkpoint order */
     uint32_t count;
-    uint64_t rank; /* where it comes: index in the order, or behind all of those */
+    uint64_t rank; /* its place: index in the given order, or behind all of those */
 };
 
 static size_t layer_length(const char *name)
@@ -125,7 +125,7 @@ static int fill(struct swn_layout *l, const struct swn_checkpoint *c, const stru
     return 0;
 }
 
-/* What a checkpoint made by hand or by a broken reader could get wrong, and the store would then be refused for. */
+/* A text for a mistake of a hand-made or misread checkpoint for which the store would be refused; NULL: none. */
 static const char *unfit(const struct swn_checkpoint *c)
 {
     uint64_t total = 0;
@@ -257,7 +257,7 @@ int swn_layout_place(struct swn_layout *l, char why[SWN_ERRMSG])
 
 static void put(char **at, const void *bytes, size_t size)
 {
-    if (size) /* nothing may lie at NULL, and memcpy may not be told of NULL */
+    if (size) /* nothing may lie at NULL, and memcpy must not get NULL */
         memcpy(*at, bytes, size);
     *at += size;
 }

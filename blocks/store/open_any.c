@@ -1,4 +1,5 @@
-/* blocks/store/open_any.c - any file that holds a model: a store, or the one that a checkpoint would make. */
+/* blocks/store/open_any.c - opens any file that holds a model: a store, or a checkpoint as the store that it would
+ * make. */
 #include <string.h>
 
 #include "blocks/store/store.h"

@@ -1,4 +1,4 @@
-/* blocks/store/parse.c - tables of a store to arrays, and every rule that a store keeps. Nothing here reads a file. */
+/* blocks/store/parse.c - turns a store's tables into arrays, and checks every rule of the format. Reads no file. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <stdlib.h>
@@ -33,7 +33,7 @@ const char *swn_tensor_misfit(enum swn_dtype dtype, uint32_t ndim, const int64_t
     return empty || last <= bytes ? NULL : "ends behind its storage";
 }
 
-/* A walk through the tables; `bad` stays set once anything was missing. */
+/* A walk through the tables; `bad` stays set once bytes were missing. */
 struct cursor {
     char *at, *end;
     int bad;
@@ -69,13 +69,13 @@ struct tables {
     const struct swn_disk_layer *layers;
     const struct swn_disk_extent *extents;
     const struct swn_disk_tensor *tensors;
-    const struct swn_disk_lacking *lacking; /* NULL: nothing is */
-    const struct swn_disk_head *heads;      /* NULL: not noted */
+    const struct swn_disk_lacking *lacking; /* NULL: no tensor is lacking */
+    const struct swn_disk_head *heads;      /* NULL: the store has none */
     const struct swn_disk_sum *sums;        /* likewise */
     struct cursor dims, names;
 };
 
-/* Of all extents; more than there can be: UINT64_MAX. */
+/* The number of all extents' sums; UINT64_MAX: more than possible. */
 static uint64_t count_sums(const struct swn_disk_extent *extents, uint64_t n)
 {
     uint64_t count = 0;

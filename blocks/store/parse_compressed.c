@@ -1,4 +1,4 @@
-/* blocks/store/parse_compressed.c - the table at the end of a store, to arrays, and every rule that it keeps. */
+/* blocks/store/parse_compressed.c - turns the table of compressed extents into arrays, and checks every rule. */
 #include <errno.h>
 #include <stdlib.h>
 
@@ -6,7 +6,7 @@
 #include "base/file_io.h"
 #include "base/errmsg.h"
 
-/* The chunks of one copy, of an extent of `left` bytes with its padding. Returns what is wrong, or NULL. */
+/* Parses the chunks of the copy of an extent that has `left` bytes with its padding. Returns what is wrong, or NULL. */
 static const char *parse_chunks(struct swn_compressed_extent *copy, const struct swn_disk_chunk *from, uint64_t left)
 {
     struct swn_store_chunk *to = (struct swn_store_chunk *)copy->chunks;

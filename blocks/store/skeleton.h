@@ -2,12 +2,12 @@
  *
  * An array of slots in the order of the store's tensors (SwapNet section 5.2). A block is an index range of layers; its
  * extents lie in the store one after the other, so a block is one read, and registering its parameters is one walk over
- * its slots that writes base + offset into each: no search, no copy. What a block shares with an earlier one (tied
- * weights) comes along behind its own bytes.
+ * its slots that writes base + offset into each: no search, no copy. Extents that a block shares with an earlier block
+ * (tied weights) follow behind its own bytes.
  *
  * The skeleton is not kept in a file of its own: it follows from the store's tables, which are checksummed, replaced
  * together with the weights in one rename, and read in one go when the store is opened. A second file could only be
- * missing, or of another store.
+ * missing, or belong to another store.
  *
  * Not thread-safe for one object. The store must outlive its skeleton.
  */
@@ -35,7 +35,7 @@ struct swn_skeleton {
     uint32_t *first_slot; /* per layer, and one more */
 };
 
-/* An extent of an earlier block that this one needs too. */
+/* An extent of an earlier block that this block needs, too. */
 struct swn_tie {
     uint32_t extent;
     uint64_t at; /* where it goes in the block's memory, a multiple of 4096 */
@@ -57,13 +57,13 @@ void swn_skeleton_free(struct swn_skeleton *sk);
 /* Bytes of memory the skeleton takes. */
 size_t swn_skeleton_bytes(const struct swn_skeleton *sk);
 
-/* The block of `layers` layers from `first_layer` on. 0, -EINVAL or -ENOMEM; to be freed with swn_block_free. */
+/* Makes the block of `layers` layers from `first_layer` on. 0, -EINVAL or -ENOMEM; to be freed with swn_block_free. */
 int swn_block_make(struct swn_block *b, const struct swn_skeleton *sk, uint32_t first_layer, uint32_t layers);
 void swn_block_free(struct swn_block *b);
 
-/* The block's bytes are at `base`: its own first, then its ties where they say. Points its slots there. */
+/* Points the slots of the block at its bytes at `base`: its own extents first, then its ties. */
 void swn_skeleton_register(struct swn_skeleton *sk, const struct swn_block *b, void *base);
-/* Its memory is about to go: its slots point nowhere again. */
+/* The block's memory is about to go: its slots become NULL again. */
 void swn_skeleton_unregister(struct swn_skeleton *sk, const struct swn_block *b);
 
 #endif

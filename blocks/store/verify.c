@@ -1,4 +1,4 @@
-/* blocks/store/verify.c - an extent, and its copy, against their checksums, in bounded memory. */
+/* blocks/store/verify.c - checks an extent, and its compressed copy, against their checksums, in bounded memory. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -34,7 +34,7 @@ int swn_store_verify_extent(const struct swn_store *s, const struct swn_io *io, 
     void *buf = aligned_alloc(SWN_BLOCK, room);
     XXH3_state_t *hash = XXH3_createState();
     int err = buf && hash ? hash_extent(io, &file, extent, buf, room, hash) : -ENOMEM;
-    if (err == -EILSEQ) /* on its way from the disk perhaps */
+    if (err == -EILSEQ) /* the read itself may have been damaged */
         err = hash_extent(io, &file, extent, buf, room, hash);
     XXH3_freeState(hash);
     free(buf);
@@ -43,7 +43,7 @@ int swn_store_verify_extent(const struct swn_store *s, const struct swn_io *io, 
     return err;
 }
 
-/* A run of chunks into `raw`. 0, or -EILSEQ. */
+/* Decodes a run of chunks into `raw`. 0, or -EILSEQ. */
 static int decode_run(const struct swn_compressed_extent *c, size_t first, size_t last, const char *packed,
                       uint64_t raw_bytes, XXH3_state_t *hash, uint64_t *left, char *raw)
 {

@@ -1,4 +1,4 @@
-/* blocks/store/view.c - what a store is, or would be, without reading any weights. */
+/* blocks/store/view.c - the properties of a store, or of a draft, without reading any weights. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <stdlib.h>

@@ -11,8 +11,8 @@
 #include "base/file_io.h"
 
 #define OUT_BYTES ((size_t)1 << 20)
-/* A copy has to save this part of its extent. Less is not worth the room on the disk; and how much of it a read takes
- * less is known after so many chunks. */
+/* A compressed extent has to save this part of its extent. Less is not worth the disk space; after this many chunks the
+ * ratio is known. */
 #define SAVED_PART 8
 #define TRIAL_CHUNKS 4
 /* Without O_DIRECT, how many dirty bytes may gather in the page cache. */
@@ -21,13 +21,13 @@
 struct swn_compressed {
     const struct swn_io *io;
     struct swn_atomic_file *file;
-    uint64_t begin, end, limit; /* of the copies that there are; what they may not exceed */
+    uint64_t begin, end, limit; /* end of the extents, end of the compressed ones, and their limit */
     int full;                   /* no room for more */
-    /* the one in the making */
+    /* the compressed extent in the making */
     int live;
     uint64_t raw, stored, dirty;
     size_t first_chunk;
-    char *chunk, *packed, *out; /* raw and encoded chunk; what is not written yet, up to end + stored */
+    char *chunk, *packed, *out; /* raw and encoded chunk; bytes not written yet, up to end + stored */
     size_t chunk_fill, out_fill;
     /* the table */
     struct swn_disk_copy *copies;
@@ -81,7 +81,7 @@ static void give_up(struct swn_compressed *k)
     k->chunk_count = k->first_chunk;
 }
 
-/* 0: no room is left, and the store does without the copies that are missing. */
+/* 0: the disk is full, and the store does without further compressed extents. */
 static int no_room(struct swn_compressed *k, int rc)
 {
     if (rc != -ENOSPC && rc != -EDQUOT && rc != -EFBIG)
@@ -91,7 +91,7 @@ static int no_room(struct swn_compressed *k, int rc)
     return 0;
 }
 
-/* What of the copy is in `out` belongs behind what is on the disk of it. Whole blocks but for the last time. */
+/* Writes the bytes in `out` behind those on the disk. Whole blocks except for the last time. */
 static int flush(struct swn_compressed *k)
 {
     size_t size = (size_t)SWN_BLOCK_UP(k->out_fill);
@@ -106,7 +106,7 @@ static int flush(struct swn_compressed *k)
     k->out_fill = 0;
     if (!rc && k->live && k->file->file.direct_fd < 0 && (k->dirty += size) >= DIRTY_BYTES) {
         k->dirty = 0;
-        rc = swn_write_settle(k->io, &k->file->file); /* of the extents, too: there an error is one */
+        rc = swn_write_settle(k->io, &k->file->file); /* of the extents, too, where an error counts */
     }
     return rc;
 }
@@ -138,7 +138,7 @@ static int add_chunk(struct swn_compressed *k)
         return 0;
     }
     k->chunks = grown;
-    while (!bytes) /* ends: anything can be stored raw */
+    while (!bytes) /* ends, as any chunk can be stored raw */
         if (!(bytes = swn_encode_chunk(how, k->chunk, raw, k->packed)))
             how = how == SWN_STORED_BF16 ? SWN_STORED_FP16 : SWN_STORED_RAW;
     k->chunks[k->chunk_count++] = (struct swn_disk_chunk){

@@ -1,9 +1,9 @@
-/* blocks/store/write_compressed.h - the copies of a store that is being written: extents once more, in fewer bytes,
- * behind all extents. Private to the block store.
+/* blocks/store/write_compressed.h - writes the compressed extents of a store, behind all plain extents. Private to the
+ * block store.
  *
- * It is not known beforehand how well an extent's bytes compress, and they pass by once. So the writer begins a copy of
- * each extent, and gives it up as soon as it saves too little; the next one is written over it. When there is no more
- * room, the remaining extents get no copy: such a store is as good, only slower.
+ * The writer sees an extent's bytes once, and cannot know beforehand how well they compress. So it begins a copy of
+ * each extent, and abandons the copy as soon as it saves too little; the next copy overwrites it. Without more room on
+ * the disk the remaining extents get no copy: such a store is as good, only slower.
  */
 #ifndef SWN_BLOCKS_STORE_WRITE_COMPRESSED_H
 #define SWN_BLOCKS_STORE_WRITE_COMPRESSED_H
@@ -24,8 +24,8 @@ void swn_compressed_begin(struct swn_compressed *k, uint32_t extent, uint64_t by
 int swn_compressed_add(struct swn_compressed *k, const char *bytes, size_t size);
 int swn_compressed_end(struct swn_compressed *k);
 
-/* Writes the table behind the copies, makes the file end there, and tells the header. 0 or -errno; no room is no
- * error, but a store without copies. */
+/* Writes the table behind the copies, ends the file there, and fills in the header. 0 or -errno; without room the store
+ * has no copies, which is no error. */
 int swn_compressed_finish(struct swn_compressed *k, struct swn_disk_header *h);
 
 #endif
