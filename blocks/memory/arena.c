@@ -11,20 +11,20 @@
 #include "blocks/memory/reserve.h"
 
 #define HUGE_GRANULES (SWN_HUGE / SWN_GRANULE)
-/* The part that is open grows by an eighth of itself, and by this at most. */
+/* The open part grows by an eighth of itself, and by at most OPEN_MOST. */
 #define OPEN_PART 8
 #define OPEN_MOST ((size_t)(64 << 20) / SWN_GRANULE)
-/* So much address space is set apart for the short term at once. */
+/* Address space that is set apart for short-term tensors at a time. */
 #define SHORT_AT_ONCE ((size_t)(8 << 20) / SWN_GRANULE)
 
-/* Free address space, in granules, as two sorted lists: warm pieces (pages in place) and cold ones. The lists are short
+/* Free address space, in granules, in two sorted lists: warm holes (pages in place) and cold holes. The lists are short
  * (activations come and go at the same few places), so a linear best-fit scan beats a tree here. */
 struct hole {
     size_t at, count;
     struct hole *next;
 };
 
-/* A part of the address space with lists of its own. Positions are the arena's. */
+/* A part of the address space with its own lists. Positions are the arena's. */
 struct swn_activation_region {
     size_t at, count, taken; /* granules; taken: by ranges */
     struct hole *warm, *cold;
@@ -34,19 +34,19 @@ struct swn_activation_region {
 struct swn_arena {
     uintptr_t base;
     size_t granules;
-    size_t open; /* so many granules, from the first on, are memory; the others are reserved only */
-    int sealed;  /* nothing is handed out any more */
+    size_t open; /* granules, from the first on, that are open; the others are only reserved */
+    int sealed;  /* hands out nothing any more */
     struct hole *warm[2], *cold[2], *spare_holes; /* by enum swn_term */
-    unsigned char *term;                          /* of each huge page's addresses: what they are for */
-    struct hole *mapped; /* of freed ranges, and not to be used before what is mapped there has gone */
+    unsigned char *term;                          /* for each huge page of addresses, its term */
+    struct hole *mapped;                          /* of freed ranges whose mapping must go before they are used again */
     struct swn_activation_region *regions;
     size_t warm_granules;
     struct swn_range *first, *last, *spare_ranges;
     size_t tensor_bytes; /* of each range, for the caller */
     uint32_t next_id;
-    _Atomic(struct swn_range *) *owner; /* per granule; of those that are not open it can only be read */
+    _Atomic(struct swn_range *) *owner; /* per granule; granules that are not open can only be read */
     size_t owner_bytes;
-    _Atomic(struct swn_mapped_file *) mapped_files; /* never taken out of the list, only used again */
+    _Atomic(struct swn_mapped_file *) mapped_files; /* entries are never unlinked, only reused */
 };
 
 static struct hole *hole_new(struct swn_arena *a, size_t at, size_t count, struct hole *next)
@@ -68,8 +68,7 @@ static void hole_drop(struct swn_arena *a, struct hole **link)
     a->spare_holes = h;
 }
 
-/* Adds [at, at+count) and joins it with its neighbours. Without memory for a descriptor the space is lost, not reused.
- */
+/* Adds [at, at+count) and joins it with its neighbours. Without memory for a descriptor the space is lost. */
 static void hole_add(struct swn_arena *a, struct hole **list, size_t at, size_t count)
 {
     struct hole **link = list;
@@ -118,7 +117,7 @@ static struct hole **first_fit(struct hole **list, size_t count)
     return NULL;
 }
 
-/* Takes `count` granules from the beginning or the end of a piece. */
+/* Takes `count` granules from the beginning or the end of a hole. */
 static size_t hole_take(struct swn_arena *a, struct hole **link, size_t count, int end)
 {
     struct hole *h = *link;
@@ -216,8 +215,9 @@ static int open_to(struct swn_arena *a, size_t end)
     return 0;
 }
 
-/* Before the granules up to `end` are anybody's. What is open is one mapping, since it only grows, in few steps: by no
- * more than is needed where that fills it (mlockall) or a limit leaves no room for more. 0 or -errno. */
+/* Opens the granules up to `end` before any tensor gets them. The open part is one mapping, which only grows, in few
+ * steps; where a mapping is filled at once (mlockall), or a limit leaves no room for more, it grows only by what is
+ * needed. 0 or -errno. */
 static int open_upto(struct swn_arena *a, size_t end)
 {
     if (end <= a->open)
@@ -232,14 +232,15 @@ static int open_upto(struct swn_arena *a, size_t end)
     return open_to(a, least);
 }
 
-/* Where a tensor goes: `warm` granules of a warm piece, and `cold` ones that lie before or behind it. */
+/* The place of a tensor: `warm` granules of a warm hole, and `cold` granules before or behind it. */
 struct site {
     struct hole **warm_from, **cold_from;
     size_t at, warm, cold;
 };
 
-/* The smallest warm piece that will do; else the largest one that will together with the cold space next to it; else
- * cold space, first-fit from the lowest address: parameters allocated in a row lie in a row. 0 when there is none. */
+/* The smallest sufficient warm hole; else the largest warm hole that suffices together with the cold space next to it;
+ * else cold space, first-fit from the lowest address, so that parameters allocated in a row lie in a row. 0 when there
+ * is none. */
 static int find_site(struct swn_arena *a, size_t count, enum swn_term term, struct site *out)
 {
     struct hole **best = best_fit(&a->warm[term], count);
@@ -274,7 +275,8 @@ static int find_site(struct swn_arena *a, size_t count, enum swn_term term, stru
     return out->cold_from != NULL;
 }
 
-/* Takes whole huge pages' addresses for the short term, at least `count` granules: *at. 0 when there are none. */
+/* Reserves the addresses of whole huge pages for the short term, at least `count` granules: *at. 0 when there are none.
+ */
 static int set_apart(struct swn_arena *a, size_t count, size_t *at)
 {
     count = swn_round_up(count, HUGE_GRANULES);
@@ -294,7 +296,8 @@ static int set_apart(struct swn_arena *a, size_t count, size_t *at)
     return 1;
 }
 
-/* As find_site. What is for the short term gets space of its own; where there is no more, either takes the other's. */
+/* As find_site. Short-term tensors get addresses of their own; when these are used up, both terms share all addresses.
+ */
 static int find_room(struct swn_arena *a, size_t count, enum swn_term term, struct site *out)
 {
     size_t at, apart = count > SHORT_AT_ONCE ? count : SHORT_AT_ONCE;
@@ -307,7 +310,7 @@ static int find_room(struct swn_arena *a, size_t count, enum swn_term term, stru
     return find_site(a, count, term == SWN_LONG_TERM ? SWN_SHORT_TERM : SWN_LONG_TERM, out);
 }
 
-/* Bytes of a tensor there that are counted as new. */
+/* The tensor's bytes that count as new. */
 static size_t fresh_bytes(const struct site *s, size_t len)
 {
     return s->warm ? s->cold * SWN_GRANULE : swn_round_up(len, SWN_PAGE);
@@ -366,7 +369,7 @@ void swn_arena_shrink(struct swn_arena *a, size_t bytes)
     while ((*last)->next)
         last = &(*last)->next;
     hole_take(a, last, was - to, 1);
-    /* First, as others may map memory there once it has been released. */
+    /* First, as another thread may map memory there once it has been released. */
     __atomic_store_n(&a->granules, to, __ATOMIC_SEQ_CST);
     a->open = a->open < to ? a->open : to;
     swn_reserve_release((void *)(a->base + to * SWN_GRANULE), (was - to) * SWN_GRANULE);
@@ -389,13 +392,13 @@ void swn_arena_seal(struct swn_arena *a)
         close_holes(a, p->cold);
 }
 
-/* A range for granules that have been taken out of the lists. `warm`: some of them have pages. */
+/* Begins a range on granules that have left the lists. `warm`: some of them have pages. */
 static void range_begin(struct swn_arena *a, struct swn_range *r, size_t at, size_t len, int warm)
 {
     r->addr = a->base + at * SWN_GRANULE;
     r->len = len;
     r->span = swn_round_up(len, SWN_GRANULE);
-    /* Warm granules may have pages behind the last one asked for. */
+    /* Warm granules may have pages behind the last requested byte. */
     r->size = warm ? r->span : swn_round_up(len, SWN_PAGE);
     r->id = a->next_id++;
     r->weight = -1;
@@ -418,7 +421,7 @@ struct swn_range *swn_arena_alloc(struct swn_arena *a, size_t len, enum swn_term
         return NULL;
     if (site.warm)
         hole_take(a, site.warm_from, site.warm, 0);
-    if (site.cold) /* before the warm piece: its end */
+    if (site.cold) /* the cold granules lie before the warm hole: take its end */
         hole_take(a, site.cold_from, site.cold, site.warm && (*site.cold_from)->at < site.at);
     a->warm_granules -= site.warm;
     range_begin(a, r, site.at, len, site.warm != 0);
@@ -426,7 +429,7 @@ struct swn_range *swn_arena_alloc(struct swn_arena *a, size_t len, enum swn_term
     return r;
 }
 
-/* Takes r out of the list and puts its descriptor by. */
+/* Unlinks r and keeps its descriptor for reuse. */
 static void range_drop(struct swn_arena *a, struct swn_range *r)
 {
     *(r->prev ? &r->prev->next : &a->first) = r->next;
@@ -488,7 +491,7 @@ void swn_arena_unmapped(struct swn_arena *a, const struct swn_piece *piece)
     hole_add(a, &a->cold[term_of(a, at)], at, piece->bytes / SWN_GRANULE);
 }
 
-/* From one pair of lists. */
+/* Trims one pair of lists. */
 static int trim(struct swn_arena *a, struct hole **warm, struct hole **cold, size_t bytes, struct swn_piece *out)
 {
     struct hole **last = warm;
@@ -599,7 +602,8 @@ size_t swn_region_fresh(const struct swn_activation_region *p, size_t at, size_t
     return overlap(p->cold, p->at + at / SWN_GRANULE, swn_round_up(len, SWN_GRANULE) / SWN_GRANULE) * SWN_GRANULE;
 }
 
-/* Takes [at, at + count), or what there is of it, out of the list. `spare` is used if a hole falls in two. */
+/* Removes [at, at + count), or the parts of it that are free, from the list. `spare` is used if a hole splits in two.
+ */
 static void cut_out(struct swn_arena *a, struct hole **link, size_t at, size_t count, struct hole **spare)
 {
     while (*link && (*link)->at < at + count) {
@@ -717,8 +721,8 @@ struct swn_mapped_file *swn_arena_mapped_file(const struct swn_arena *a, uintptr
 struct swn_mapped_file *swn_arena_register_mapping(struct swn_arena *a, uintptr_t lo, uintptr_t hi)
 {
     size_t bytes = swn_round_up((hi - lo) / SWN_PAGE * sizeof *a->owner, SWN_PAGE);
-    /* They are only a place to be named by: at the end, so that nothing is opened for them. Nobody else has a part of
-     * any of its chunks. */
+    /* These addresses only give the range a name. They lie at the end, so that nothing is opened for them, and share no
+     * chunk with other ranges. */
     size_t count = swn_round_up(hi - lo, SWN_GRANULE) / SWN_GRANULE + 3 * HUGE_GRANULES;
     struct hole **place = last_fit(&a->cold[SWN_LONG_TERM], count);
     if (!place)

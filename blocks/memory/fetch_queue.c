@@ -15,19 +15,19 @@
 #define PREAD_THREADS 3u
 #define BLOCK ((size_t)4096)
 #define STALLED_MS 500
-/* Of what may be on its way: that much may belong to several jobs. */
+/* The part of the bytes in flight that may belong to several jobs. */
 #define TOGETHER_PART 4
 #define LOOK_MS 3
-/* How often EAGAIN is taken for "later", with a millisecond between. */
+/* How often EAGAIN is retried, a millisecond apart. */
 #define LATER_MOST 100
 
 enum { QUEUED, ACTIVE, DONE };
 
-/* A part of a job on its way. */
+/* A part of a job in flight. */
 struct piece {
     struct swn_fetch_job *job; /* NULL: slot free */
     size_t at, len;            /* within the job */
-    int buffered, later;       /* later: how often the kernel has said EAGAIN */
+    int buffered, later;       /* later: how often the kernel has answered EAGAIN */
 };
 
 struct list {
@@ -42,10 +42,10 @@ struct swn_fetch {
     unsigned depth, slot_count, inflight;
     int paused, stopping, has_ring, started;
     enum swn_fetch_path path;
-    struct list queue[2]; /* urgent, normal: jobs not yet issued to the end */
+    struct list queue[2]; /* urgent, normal: jobs that are not fully issued */
     struct io_uring ring;
     struct piece slots[SWN_FETCH_MOST_DEPTH];
-    /* Pieces whose read is not back yet, oldest first, their bytes, and how many have been issued since each. */
+    /* Pieces whose read has not ended, oldest first, their bytes, and the number issued after each. */
     struct flight {
         const struct piece *piece;
         size_t len, after;
@@ -84,29 +84,30 @@ static int unlink_job(struct list *l, struct swn_fetch_job *job)
     return 0;
 }
 
-/* So many bytes of several jobs at once: little, but of large reads the next job's first beside the last one's last,
- * lest a disk that may have two idle between them. */
+/* How many bytes may be in flight if they belong to several jobs: little, but with large reads always the last one of a
+ * job and the first one of the next, so that a disk which serves two at once is not idle in between. */
 static size_t together(const struct swn_fetch *f)
 {
     size_t two = f->depth > 1 ? 2 * f->piece_bytes : 0, part = f->depth * f->piece_bytes / TOGETHER_PART;
     return part > two ? part : two;
 }
 
-/* Whether a is the same job as b, or another part of the same thing; b may be NULL: nothing is. */
+/* Whether a is the same job as b, or of the same group; b may be NULL. */
 static int is_same(const struct swn_fetch_job *a, const struct swn_fetch_job *b)
 {
     return a == b || (b && a->group && a->group == b->group);
 }
 
-/* Whether so many more bytes of the job may be on their way: no more at once than the queue is deep. And schedulers
- * that sort by sector (mq-deadline) let a read wait for as long as others keep coming that lie behind it: half a
- * second. So only so much is issued after one that is still out, least after one that somebody waits for, most where
- * somebody waits for the new one. One that is out for longer than a scheduler explains has stalled, and holds up
- * nobody.
+/* Whether a number of further bytes of the job may be issued. At most the depth of the queue is in flight. Schedulers
+ * that sort by sector (mq-deadline) let a read wait, up to half a second, while reads of later sectors keep coming. So
+ * only a limited number is issued after a read that has not ended: least after one that a thread waits for, most if a
+ * thread waits for the new one. A read that is out for longer than a scheduler explains has stalled, and blocks no
+ * other.
  *
- * Jobs are wanted in the order they came, and a disk that has several serves them all at once, so that the first takes
- * as long as all: each goes alone, or with those of its group, but for what is little enough to be there together in no
- * time. */
+ * Jobs are wanted in the order in which they came, and a disk serves all that it has at once, so that the first job
+ * would take as long as all of them. So each job is read alone, or with those of its group, except for jobs that are
+ * small enough to be read together in a moment.
+ */
 static int may_issue(const struct swn_fetch *f, const struct swn_fetch_job *job, size_t len, int urgent)
 {
     uint64_t now = f->flying ? now_ns() : 0;
@@ -127,15 +128,15 @@ static int may_issue(const struct swn_fetch *f, const struct swn_fetch_job *job,
     return out <= (beside && !urgent ? together(f) : whole);
 }
 
-/* Until the oldest read counts as stalled. */
+/* Milliseconds until the oldest read counts as stalled. */
 static int stalls_in_ms(const struct swn_fetch *f)
 {
     uint64_t out = f->flying ? (now_ns() - f->flights[0].since) / 1000000u : 0;
     return out < STALLED_MS ? (int)(STALLED_MS - out) + 1 : STALLED_MS;
 }
 
-/* For so long nothing can be issued unless a read ends. As nobody can wake a thread that waits for the ring, it is only
- * a moment where there is room for what somebody may come to wait for. */
+/* How long nothing can be issued unless a read ends. A thread that waits for the ring cannot be woken, so the time is
+ * short if an urgent job could be issued meanwhile. */
 static int look_in_ms(const struct swn_fetch *f)
 {
     int room = f->inflight < f->slot_count && !f->queue[0].first && may_issue(f, NULL, BLOCK, 1);
@@ -157,10 +158,10 @@ static void lands(struct swn_fetch *f, const struct piece *p)
     f->flying--;
     memmove(&f->flights[i], &f->flights[i + 1], (f->flying - i) * sizeof f->flights[0]);
     if (!f->has_ring && (f->queue[0].first || f->queue[1].first))
-        pthread_cond_broadcast(&f->work); /* others may have waited for it to be back */
+        pthread_cond_broadcast(&f->work); /* other threads may have waited for the end of this read */
 }
 
-/* The next piece to be read, or 0. Caller holds the lock. */
+/* The next piece to read, or 0. The caller holds the lock. */
 static int take_piece(struct swn_fetch *f, struct piece *p)
 {
     if (f->paused)
@@ -190,14 +191,14 @@ static int take_piece(struct swn_fetch *f, struct piece *p)
     return 0;
 }
 
-/* Caller holds the lock; it is let go meanwhile. */
+/* The caller holds the lock; it is released meanwhile. */
 static void prepare(struct swn_fetch *f, const struct piece *p)
 {
     struct swn_fetch_job *job = p->job;
     if (!job->prepare || job->prepared >= p->at + p->len)
         return;
     uint64_t begin = now_ns();
-    job->preparing = 1; /* no other thread reads into what is being made ready */
+    job->preparing = 1; /* no other thread reads into memory that is being prepared */
     while (job->prepared < p->at + p->len) {
         size_t from = job->prepared, left = job->len - from;
         size_t upto = from + (left < SWN_FETCH_PREPARE ? left : SWN_FETCH_PREPARE);
@@ -208,13 +209,13 @@ static void prepare(struct swn_fetch *f, const struct piece *p)
     }
     job->preparing = 0;
     if (f->inflight == 1)
-        f->busy_since += now_ns() - begin; /* it was not the disk that was */
+        f->busy_since += now_ns() - begin; /* the disk was not busy in this time */
     if (!f->has_ring)
         pthread_cond_broadcast(&f->work);
 }
 
-/* What a read of the piece gave. 1: the piece is finished (or given up), 0: *p is what remains to be read.
- * Caller holds the lock. */
+/* Evaluates the result of a piece's read. 1: the piece is finished (or has failed), 0: *p is the rest to be read. The
+ * caller holds the lock. */
 static int account(struct swn_fetch *f, struct piece *p, ssize_t res)
 {
     struct swn_fetch_job *job = p->job;
@@ -224,7 +225,7 @@ static int account(struct swn_fetch *f, struct piece *p, ssize_t res)
     if (res < 0) {
         f->stats.errors++;
         if ((res == -EINVAL || res == -EOPNOTSUPP) && !p->buffered) {
-            p->buffered = 1; /* the file system takes no direct reads, or not this one */
+            p->buffered = 1; /* the file system refuses direct reads, or this one */
             return 0;
         }
         if (job->retries++ < SWN_IO_RETRIES)
@@ -248,7 +249,7 @@ static int account(struct swn_fetch *f, struct piece *p, ssize_t res)
     return p->len == 0;
 }
 
-/* Bytes from the job's start on without a gap. */
+/* The contiguous bytes from the job's start that have been read. */
 static size_t arrived(const struct swn_fetch *f, const struct swn_fetch_job *job)
 {
     size_t upto = job->issued;
@@ -258,8 +259,8 @@ static size_t arrived(const struct swn_fetch *f, const struct swn_fetch_job *job
     return upto;
 }
 
-/* Tells the job of what has arrived, unless another thread is at it, which then tells of this as well. Caller holds the
- * lock; it is let go meanwhile. */
+/* Tells the job how many bytes have arrived, unless another thread is in that call, which then reports this as well.
+ * The caller holds the lock; it is released meanwhile. */
 static void tell(struct swn_fetch *f, struct swn_fetch_job *job)
 {
     if (!job->arrived || job->telling)
@@ -275,7 +276,7 @@ static void tell(struct swn_fetch *f, struct swn_fetch_job *job)
     job->telling = 0;
 }
 
-/* Ends a piece; calls done (without the lock) when it was the job's last. Caller holds the lock. */
+/* Ends a piece; calls done (without the lock) when it was the job's last. The caller holds the lock. */
 static void finish_piece(struct swn_fetch *f, struct piece *p)
 {
     struct swn_fetch_job *job = p->job;
@@ -288,7 +289,7 @@ static void finish_piece(struct swn_fetch *f, struct piece *p)
     p->job = NULL;
     tell(f, job);
     job->inflight--;
-    if (job->err && job->issued < job->len) { /* the rest is not worth reading */
+    if (job->err && job->issued < job->len) { /* the rest need not be read */
         unlink_job(&f->queue[0], job);
         unlink_job(&f->queue[1], job);
         job->issued = job->len;
@@ -319,7 +320,7 @@ static void nap(void)
     nanosleep(&t, NULL);
 }
 
-/* One piece by pread, to its end. Caller holds the lock; it is let go while reading. */
+/* Reads one piece with pread, to its end. The caller holds the lock; it is released during the read. */
 static void read_whole_piece(struct swn_fetch *f, struct piece *p)
 {
     int finished = 0;
@@ -334,7 +335,7 @@ static void read_whole_piece(struct swn_fetch *f, struct piece *p)
     finish_piece(f, p);
 }
 
-/* Until there is a job, or until a read that holds others up counts as stalled. */
+/* Waits for a job, or until a read that blocks others counts as stalled. */
 static void wait_for_work(struct swn_fetch *f)
 {
     if (f->flying && (f->queue[0].first || f->queue[1].first))
@@ -363,7 +364,7 @@ static void *pread_thread(void *arg)
     return NULL;
 }
 
-/* Hands the piece to the ring; when the ring does not take it, it is read here and now. Caller holds the lock. */
+/* Hands the piece to the ring; if the ring refuses it, this thread reads it at once. The caller holds the lock. */
 static void issue(struct swn_fetch *f, unsigned slot)
 {
     struct piece *p = &f->slots[slot];
@@ -396,7 +397,7 @@ static void ring_complete(struct swn_fetch *f, uint64_t slot, int res)
         issue(f, (unsigned)slot);
 }
 
-/* The ring belongs to the thread that uses it: newer kernels allow one submitter only. */
+/* The first thread owns the ring: newer kernels allow one submitter only. */
 static void *first_thread(void *arg)
 {
     struct swn_fetch *f = arg;
@@ -428,9 +429,10 @@ static void *first_thread(void *arg)
         if (got >= 0)
             got = f->io->ring_wait(f->io->ctx, &f->ring, wait_ms, &tag, &res);
         if (got < 0)
-            nap(); /* the kernel is short of something; what is in flight is still ours to wait for */
+            nap(); /* the kernel lacks some resource; the requests in flight still have to be awaited */
         pthread_mutex_lock(&f->lock);
-        /* What has arrived together makes room together: neighbours that are asked for at once are one request. */
+        /* Handles all completions at once: they make room together, and neighbours that are issued together become
+         * one request to the disk. */
         for (; got == 1; got = f->io->ring_wait(f->io->ctx, &f->ring, 0, &tag, &res))
             ring_complete(f, tag, res);
     }
@@ -448,7 +450,7 @@ static void set_limits(struct swn_fetch *f, const struct swn_fetch_opts *opts)
     f->depth = opts->depth ? opts->depth : SWN_FETCH_DEPTH;
     if (f->depth > SWN_FETCH_MOST_DEPTH)
         f->depth = SWN_FETCH_MOST_DEPTH;
-    /* Of a model's small layers one read each is wanted: two of 4 MiB at once say nothing of those. */
+    /* Small layers need one read each: the slots for a few large reads would be too few for them. */
     f->slot_count = f->depth > SWN_FETCH_DEPTH ? f->depth : SWN_FETCH_DEPTH;
 }
 
@@ -476,7 +478,7 @@ int swn_fetch_start(struct swn_fetch **out, const struct swn_fetch_opts *opts)
     pthread_mutex_unlock(&f->lock);
     for (unsigned want = f->has_ring ? 1 : PREAD_THREADS; f->thread_count < want; f->thread_count++)
         if (swn_thread_start(&f->threads[f->thread_count], pread_thread, f))
-            break; /* fewer do as well */
+            break; /* fewer threads suffice, too */
     for (unsigned i = 0; i < f->thread_count; i++)
         pthread_setname_np(f->threads[i], "swn-fetch");
     *out = f;
@@ -511,7 +513,7 @@ void swn_fetch_promote(struct swn_fetch *f, struct swn_fetch_job *job)
         if (unlink_job(&f->queue[1], job))
             push(&f->queue[0], job);
         if (!f->has_ring)
-            pthread_cond_broadcast(&f->work); /* it may go ahead of a read that it had to wait for */
+            pthread_cond_broadcast(&f->work); /* the job may now be read before others that it had to wait for */
     }
     pthread_mutex_unlock(&f->lock);
 }
@@ -545,7 +547,7 @@ void swn_fetch_abandon(struct swn_fetch *f)
 {
     if (f->has_ring)
         f->io->ring_exit(f->io->ctx, &f->ring);
-    free(f); /* its mutex may be held by a thread that does not exist here: not destroyed, just forgotten */
+    free(f); /* a thread that does not exist here may hold the mutex: it is not destroyed */
 }
 
 static void cancel_all(struct swn_fetch *f)

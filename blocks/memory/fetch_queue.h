@@ -1,9 +1,9 @@
-/* blocks/memory/fetch_queue.h - the fetch queue: extents of block files on their way into memory.
+/* blocks/memory/fetch_queue.h - the fetch queue: reads extents of files into memory.
  *
  * One background thread owns the disk. Jobs are read in the order they were submitted, urgent ones first, cut into
  * large pieces of which several are in flight at once. Three paths, tried in this order when a queue starts and
- * whenever one turns out not to work: io_uring with O_DIRECT, pread with O_DIRECT, buffered pread followed by
- * fadvise(DONTNEED). Which one runs is visible (swn_fetch_path_name).
+ * whenever a path fails: io_uring with O_DIRECT, pread with O_DIRECT, buffered pread followed by fadvise(DONTNEED).
+ * Which one runs is visible (swn_fetch_path_name).
  *
  * A short read is continued; EINTR and EAGAIN are repeated; any other error is retried SWN_IO_RETRIES times;
  * 0 bytes before the end is -ENODATA ("store truncated").
@@ -16,8 +16,8 @@
 
 #include "base/io.h"
 
-/* The depth and piece of a queue whose options name none, and the most that a queue uses. A device profile may know
- * better. */
+/* The depth and piece size of a queue whose options name none, and the most that a queue uses. A device profile may
+ * have better values. */
 #define SWN_FETCH_DEPTH 8u
 #define SWN_FETCH_PIECE ((size_t)1 << 20)
 #define SWN_FETCH_MOST_DEPTH 64u
@@ -33,18 +33,18 @@ struct swn_fetch_job {
     uint64_t off;
     void *buf;
     size_t len;
-    uint64_t group; /* jobs of one group are parts of something that is wanted as a whole; 0: none are */
+    uint64_t group; /* jobs of one group are parts of a whole that is wanted together; 0: no group */
     /* Called exactly once per submitted job, on the fetch thread (or inside swn_fetch_cancel / swn_fetch_stop), with no
      * lock of the queue held: may submit further jobs. err is 0 or -errno. */
     void (*done)(struct swn_fetch_job *job, int err);
     void *user;
-    /* May be NULL. The bytes [0, upto) are in memory: called on a fetch thread with no lock of the queue held, by one
-     * at a time, each time with more, in the end with all, and before `done`. Other reads of the job may be under way
-     * into what lies behind. 0, or -errno, which ends the job with that. */
+    /* May be NULL. The bytes [0, upto) are in memory. Called on a fetch thread with no lock of the queue held, by one
+     * thread at a time, with growing `upto`, finally with all bytes, and before `done`. Other reads of the job may be
+     * under way into the memory behind. 0, or -errno, which ends the job with that error. */
     int (*arrived)(struct swn_fetch_job *job, size_t upto);
-    /* May be NULL. Bytes [from, upto) are read next, so their memory may be made ready: called on a fetch thread with
-     * no lock of the queue held, for one part of SWN_FETCH_PREPARE bytes (the last may be shorter) after the other,
-     * before anything is read into it. */
+    /* May be NULL. Bytes [from, upto) are read next, so their memory may be prepared. Called on a fetch thread with no
+     * lock of the queue held, for one part of SWN_FETCH_PREPARE bytes (the last may be shorter) after the other, before
+     * any read into that part. */
     void (*prepare)(struct swn_fetch_job *job, size_t from, size_t upto);
     /* private to the queue */
     struct swn_fetch_job *next;
@@ -54,11 +54,10 @@ struct swn_fetch_job {
 
 struct swn_fetch_opts {
     const struct swn_io *io;
-    size_t piece_bytes; /* the largest read, in whole pages; 0: SWN_FETCH_PIECE. More than SWN_FETCH_MOST_PIECE counts
-                         * as that. */
-    /* Reads of that size in flight; 0: SWN_FETCH_DEPTH, likewise. Smaller reads may be more, as many as the default,
-     * but no more bytes, and of several jobs a quarter of those or two reads. Without a ring there are no more than
-     * three in flight. */
+    size_t piece_bytes; /* the largest read, in whole pages; 0: SWN_FETCH_PIECE; at most SWN_FETCH_MOST_PIECE */
+    /* Reads of that size in flight; 0: SWN_FETCH_DEPTH, at most the queue's maximum. There may be more smaller reads,
+     * up to the default depth, but no more bytes in all; reads of several jobs may have a quarter of these bytes, or be
+     * two. Without a ring at most three reads are in flight. */
     unsigned depth;
     enum swn_fetch_path best_path; /* SWN_FETCH_URING: try everything */
 };
@@ -75,22 +74,23 @@ struct swn_fetch;
 /* Starts the queue and its thread (all signals blocked in it). 0 or -errno. */
 int swn_fetch_start(struct swn_fetch **out, const struct swn_fetch_opts *opts);
 
-/* Never blocks on I/O. urgent: ahead of everything not urgent. 0, or -ESHUTDOWN after stop (done is then not called).
- */
+/* Never blocks on I/O. urgent: before all jobs that are not urgent. 0, or -ESHUTDOWN after stop (then done is not
+ * called). */
 int swn_fetch_submit(struct swn_fetch *f, struct swn_fetch_job *job, int urgent);
 
-/* A thread waits for the job: the rest of it is read next, and little else while it is on its way. */
+/* A thread waits for the job: its remaining bytes are read next, and little else while they are in flight. */
 void swn_fetch_promote(struct swn_fetch *f, struct swn_fetch_job *job);
 
-/* Takes a job back. 0: it had not begun, and `done` is not and will not be called. -EBUSY: it is being read or is done;
- * `done` comes (or came). */
+/* Withdraws a job. 0: it had not begun, and `done` is not called. -EBUSY: it is being read or is done; `done` will be
+ * called, or was. */
 int swn_fetch_cancel(struct swn_fetch *f, struct swn_fetch_job *job);
 
-/* fork support. pause: no new request is handed to the kernel and returns when none is in flight. resume: goes on. */
+/* fork support. pause: hands no further request to the kernel, and returns when none is in flight. resume: continues.
+ */
 void swn_fetch_pause(struct swn_fetch *f);
 void swn_fetch_resume(struct swn_fetch *f);
-/* In a forked child, where the thread does not exist: closes the ring's descriptors and frees what can be freed without
- * touching locks the thread may have held. Jobs are forgotten; `done` is not called. */
+/* In a forked child, where the thread does not exist: closes the ring's descriptors and frees everything that needs no
+ * lock which the thread may have held. Jobs are forgotten; `done` is not called. */
 void swn_fetch_abandon(struct swn_fetch *f);
 
 /* Waits for requests in flight, calls `done` with -ECANCELED for jobs not begun, ends the thread, frees. */

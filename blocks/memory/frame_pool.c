@@ -15,12 +15,12 @@
 #include "base/fd_registry.h"
 #include "blocks/memory/reserve.h"
 
-/* After so many refusals the memory is too fragmented, or the kernel too old. */
+/* After this many refusals the memory counts as too fragmented, or the kernel as too old. */
 #define REFUSALS_MOST 3
-/* Addresses for so many bytes of frames are reserved at a time. */
+/* Address space for frames is reserved in slabs of this size. */
 #define SLAB ((size_t)64 << 20)
 /* A frame's pages have page-table entries at the weight's address and in the fetcher's mapping, and the kernel counts
- * them as resident for each. The pool drops the fetcher's entries when frames of so many bytes are counted twice. */
+ * them as resident for each. When this many bytes are counted twice, the pool drops the fetcher's entries. */
 #define SEEN_MOST ((size_t)8 << 20)
 
 enum slot { SLOT_EMPTY, SLOT_FREE, SLOT_TAKEN };
@@ -31,11 +31,11 @@ struct swn_pool {
     size_t use_bytes; /* of each frame, for the caller */
     char **slabs;     /* the fetcher's mappings, where slots have memory */
     size_t slab_count;
-    unsigned char *slots; /* of all slabs */
+    unsigned char *slots; /* state of each slot of all slabs */
     size_t slot_count, free, taken, kept;
-    struct swn_chunk *table; /* reserved addresses, touched where used */
+    struct swn_chunk *table; /* reserved addresses, which take memory where used */
     struct swn_frame *first, *last, *spare;
-    size_t seen, seen_from, seen_upto; /* frames that are mapped elsewhere as well; the slots that they are among */
+    size_t seen, seen_from, seen_upto; /* frames that are also mapped elsewhere; the range of their slots */
     unsigned refusals;
     int huge;
 };
@@ -48,7 +48,7 @@ int swn_pool_create(struct swn_pool **out, size_t unit, size_t chunks, size_t us
     *p = (struct swn_pool){.unit = unit, .chunks = chunks, .use_bytes = use_bytes, .huge = unit == SWN_HUGE};
     p->fd = swn_fd_registry(memfd_create("swapnet-pool", MFD_CLOEXEC));
     int err = p->fd < 0 ? -errno : 0;
-    p->table = calloc(chunks + 1, sizeof *p->table); /* touched where used; the last one has a neighbour, too */
+    p->table = calloc(chunks + 1, sizeof *p->table); /* takes memory where used; the last entry has a neighbour, too */
     if (!err && !p->table)
         err = -ENOMEM;
     if (err) {
@@ -94,7 +94,7 @@ static char *slot_at(const struct swn_pool *p, size_t slot)
     return p->slabs[slot / each] + slot % each * p->unit;
 }
 
-/* By address where the program has closed the descriptor; locked pages (mlockall) go by descriptor only. */
+/* By address where the program has closed the descriptor; locked pages (mlockall) can be punched by descriptor only. */
 static void punch(const struct swn_pool *p, size_t slot)
 {
     if (!swn_fd_is_ours(p->fd) ||
@@ -102,7 +102,7 @@ static void punch(const struct swn_pool *p, size_t slot)
         madvise(slot_at(p, slot), p->unit, MADV_REMOVE);
 }
 
-/* Addresses for more slots. */
+/* Reserves addresses for more slots. */
 static int add_slab(struct swn_pool *p)
 {
     size_t each = SLAB / p->unit, n = p->slab_count + 1;
@@ -124,7 +124,7 @@ static int add_slab(struct swn_pool *p)
     return 0;
 }
 
-/* A slot gets memory. 0 or -errno. */
+/* Gives a slot memory. 0 or -errno. */
 static int fill_slot(struct swn_pool *p, size_t slot)
 {
     char *at = slot_at(p, slot);
@@ -138,7 +138,7 @@ static int fill_slot(struct swn_pool *p, size_t slot)
     return 0;
 }
 
-/* The slot's number in *out: a free one, or an empty one that gets memory. 0 or -errno. */
+/* Finds a slot, *out: a free one, or an empty one that gets memory. 0 or -errno. */
 static int find_slot(struct swn_pool *p, size_t *out)
 {
     unsigned char want = p->free ? SLOT_FREE : SLOT_EMPTY;

@@ -1,4 +1,4 @@
-/* blocks/memory/frame_pool.h - the memory that fetched extents land in: frames for chunks of addresses.
+/* blocks/memory/frame_pool.h - the memory that extents are read into: frames for chunks of addresses.
  *
  * Addresses are divided into chunks of `unit` bytes, a huge page where the budget is no smaller than a few of them. A
  * frame is `unit` bytes of one memfd and holds, for one chunk, the bytes of all weights or parts of weights that lie in
@@ -6,9 +6,10 @@
  * the frame at the weights' own address. Any free frame will do for any chunk: there is nothing to fragment.
  *
  * The memfd is mapped once, for the fetcher only; at a chunk's address swn_residency maps a frame privately. The
- * fetcher's mapping is MAP_SHARED: no fork makes direct reads end in a copy. A child has this mapping until it destroys
- * the pool, lest a mapping of its own come to lie there first. It exists only where frames have memory, and its
- * page-table entries go when a frame is mapped at a chunk's address, so that the process's RSS counts each page once.
+ * fetcher's mapping is MAP_SHARED: no fork makes direct reads end in a copy. A forked child keeps this mapping until it
+ * destroys the pool, so that no mapping of its own can take the addresses before. It exists only where frames have
+ * memory, and its page-table entries go when a frame is mapped at a chunk's address, so that the process's RSS counts
+ * each page once.
  *
  * Not thread-safe. Errors are -errno.
  */
@@ -28,22 +29,22 @@ struct swn_frame;
 
 /* Bytes of one range in a frame. */
 struct swn_part {
-    struct swn_range *range; /* NULL: it has other bytes by now, or is gone */
+    struct swn_range *range; /* NULL: the range is gone, or has other bytes by now */
     uint32_t range_id;
     struct swn_frame *frame;
     size_t at, bytes; /* in the chunk; whole pages */
-    size_t fill;      /* of `bytes`, those that the extent has */
+    size_t fill;      /* the bytes of `bytes` that the extent has */
     struct swn_extent_file *file;
-    uint64_t off; /* where they are in it */
+    uint64_t off; /* their offset in the extent */
     int there;    /* they have been read */
     int checked;  /* and are what was stored */
     int mapped;   /* the range's address names them */
     int repeated; /* a fetch did not match its checksum, and is being made once more */
     struct swn_fetch_job job;
-    /* The job reads chunks of an extent's copy to the part's end, and they are decoded to where they belong as they
-     * arrive; NULL: it reads the bytes themselves. */
+    /* The job reads chunks of a compressed extent to the part's end, and they are decoded to their place as they
+     * arrive; NULL: the job reads the bytes themselves. */
     const struct swn_compressed_extent *compressed;
-    size_t first_chunk, chunk; /* of the copy, those that the part holds; the next to be decoded */
+    size_t first_chunk, chunk; /* the first chunk of the part; the next to be decoded */
 };
 
 struct swn_frame {
@@ -59,13 +60,12 @@ struct swn_frame {
     _Alignas(16) unsigned char use[];
 };
 
-/* One for each unit of the arena's addresses. The pool knows the frame; the rest is the caller's, and lies here because
- * an operator that holds its chunks touches one cache line for several of them. */
+/* One entry for each unit of the arena's addresses. */
 struct swn_chunk {
     struct swn_frame *frame; /* or NULL */
     uint32_t users;          /* operators that hold it */
-    uint32_t weight;         /* the weight that it is planned with; 0: none */
-    unsigned char plan_keep; /* the plan wants it to stay */
+    uint32_t weight;         /* the weight with which it is planned; 0: none */
+    unsigned char plan_keep; /* the plan wants to keep it */
 };
 
 struct swn_pool;
@@ -77,22 +77,22 @@ void swn_pool_destroy(struct swn_pool *p);
 size_t swn_pool_unit(const struct swn_pool *p);
 struct swn_chunk *swn_pool_chunk(struct swn_pool *p, uint64_t chunk);
 
-/* A frame for a chunk that has none, with memory: of a free frame, or new. It has no parts yet, and is the most
+/* A frame with memory, for a chunk that has none: a free frame, or a new one. It has no parts yet, and is the most
  * recently used. NULL: no memory, or -EBADF where the program has closed the memfd. */
 struct swn_frame *swn_pool_take(struct swn_pool *p, uint64_t chunk, uintptr_t addr);
-/* Whether a frame would have to get new memory. */
+/* Whether the next frame would need new memory. */
 int swn_pool_is_full(const struct swn_pool *p);
-/* Adds a part to a frame into which nothing is being read; NULL: no memory for it. Pointers to parts are good until the
- * next one is added. */
+/* Adds a part to a frame into which nothing is being read; NULL: no memory for it. Pointers to parts are valid until
+ * the next part is added. */
 struct swn_part *swn_pool_part(struct swn_frame *f);
-/* The part of the range in the frame, which may be NULL; NULL: there is none. */
+/* The range's part in the frame; NULL: there is none, or the frame is NULL. */
 struct swn_part *swn_pool_part_of(const struct swn_frame *f, const struct swn_range *r);
-/* Gives a frame back; its memory stays for the next one. */
+/* Frees a frame; its memory stays for the next one. */
 void swn_pool_put(struct swn_pool *p, struct swn_frame *f);
-/* Gives the memory of at most n free frames to the system. Returns the number of frames. */
+/* Returns the memory of at most n free frames to the system. Returns the number of frames. */
 size_t swn_pool_trim(struct swn_pool *p, size_t n);
 
-/* Bytes of all frames that have memory, of those that are free, and of those that are kept or not. */
+/* Bytes of all frames with memory, of free frames, and of frames that are kept or not. */
 size_t swn_pool_bytes(const struct swn_pool *p);
 size_t swn_pool_free_bytes(const struct swn_pool *p);
 size_t swn_pool_pinned(const struct swn_pool *p); /* frames */
@@ -100,23 +100,25 @@ size_t swn_pool_ring(const struct swn_pool *p);   /* frames */
 void swn_pool_set_pinned(struct swn_pool *p, struct swn_frame *f, int kept);
 
 /* Makes the frame the most recently used one. */
+/* The least recently used frame; NULL: there is none. */
 void swn_pool_touch(struct swn_pool *p, struct swn_frame *f);
-/* Least recently used first; NULL: there is none. */
 struct swn_frame *swn_pool_first(struct swn_pool *p);
 
 /* The frame's memory, for the fetcher. */
 void *swn_pool_at(const struct swn_pool *p, const struct swn_frame *f);
-/* The frame is mapped elsewhere. The fetcher's page-table entries of such frames go, or their memory would count twice
- * as resident; but several at a time, as that interrupts other processors. The bytes stay. */
+/* Tells the pool that the frame is mapped elsewhere. The fetcher's page-table entries of such frames have to go, or
+ * their memory would count twice as resident; the pool drops them for several frames at a time, as that interrupts
+ * other processors. The bytes stay. */
 void swn_pool_unsee(struct swn_pool *p, const struct swn_frame *f);
 /* Whether b's memory follows a's in the memfd. */
 int swn_pool_follows(const struct swn_frame *a, const struct swn_frame *b);
-/* Maps [off, off + bytes) of the frame, and of those that follow it, at `at`, private, in place of what is there. 0 or
- * -errno. */
+/* Maps [off, off + bytes) of the frame, and of the frames that follow it, at `at`, private, in place of the present
+ * mapping. 0 or -errno. */
 int swn_pool_map(const struct swn_pool *p, const struct swn_frame *f, size_t off, size_t bytes, void *at);
-/* Frames never get huge pages: the kernel cannot tell those from private copies. Before there are any. */
+/* Frames never get huge pages, as the kernel cannot tell those from private copies. To be called before there are
+ * frames. */
 void swn_pool_keep_small(struct swn_pool *p);
-/* Whether frames are huge pages, as far as has been tried. */
+/* Whether frames are huge pages, as far as tried. */
 int swn_pool_is_huge(const struct swn_pool *p);
 
 #endif

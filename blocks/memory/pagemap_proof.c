@@ -9,9 +9,9 @@
 #include "base/huge_pages.h"
 #include "base/page.h"
 
-/* Every other one: what the answer says of a page must not be its neighbour's. */
+/* Only every other page is used, so that the kernel's answer for a page cannot be that for its neighbour. */
 enum { READ, WRITTEN = 2, READ_AND_WRITTEN = 4, BESIDE = 6, PAGES = 8 };
-/* A page of a file that nobody needs may go at any moment, and then it has not been touched. */
+/* The kernel may reclaim a clean page of a file at any moment, and then the page looks untouched. */
 #define TRIES 3
 
 static volatile unsigned char *page(void *map, size_t i)
@@ -22,8 +22,8 @@ static volatile unsigned char *page(void *map, size_t i)
 static void *map(int fd, int flags)
 {
     void *at = mmap(NULL, PAGES * SWN_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | flags, fd, 0);
-    /* Where the program has locked all of its memory the kernel has written to each page already; and several get
-     * pages at once where large ones may be used. */
+    /* Where the program has locked all of its memory, the kernel has touched each page already; and where large folios
+     * are used, several pages get memory at once. */
     if (at != MAP_FAILED) {
         swn_huge_refuse((uintptr_t)at, PAGES * SWN_PAGE);
         munlock(at, PAGES * SWN_PAGE);
@@ -32,8 +32,8 @@ static void *map(int fd, int flags)
     return at;
 }
 
-/* 0: of the `pages` from the i-th on, `own` are private copies, and at least `least` and at most `most` are the file's.
- */
+/* 0: of `pages` pages from the i-th on, `own` are private copies, and at least `least` and at most `most` are the
+ * file's. */
 static int expect(swn_pagemap_ask *ask, void *ctx, void *map, size_t i, size_t pages, size_t own, size_t least,
                   size_t most)
 {
@@ -44,7 +44,7 @@ static int expect(swn_pagemap_ask *ask, void *ctx, void *map, size_t i, size_t p
     return got.private_pages == own && got.mapped >= least && got.mapped <= most ? 0 : -EBADMSG;
 }
 
-/* Reading one page may map those around it, so of the others of a file nothing is known but that none is a copy. */
+/* Reading one page may map its neighbours, so about other pages of the file only one thing is known: none is a copy. */
 static int of_a_file(swn_pagemap_ask *ask, void *ctx, void *at, void *untouched)
 {
     (void)*page(at, READ);
@@ -67,7 +67,7 @@ static int of_none(swn_pagemap_ask *ask, void *ctx, void *at)
     return err ? err : expect(ask, ctx, at, 0, PAGES, 1, 0, 0);
 }
 
-/* A copy that has been written to swap is one all the same. The kernel does it at once, or has no swap. */
+/* A private copy that was swapped out is still a private copy. The kernel swaps it out at once, or has no swap. */
 static int swapped_out(swn_pagemap_ask *ask, void *ctx, void *file, void *none)
 {
 #ifdef MADV_PAGEOUT

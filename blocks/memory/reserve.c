@@ -8,7 +8,7 @@
 #include "blocks/memory/arena.h"
 #include "base/huge_pages.h"
 
-/* Of Linux 5.18, later than the headers we may be built with. */
+/* From Linux 5.18; the headers of the build may be older. */
 #ifndef MADV_DONTNEED_LOCKED
 #define MADV_DONTNEED_LOCKED 24
 #endif
@@ -79,7 +79,7 @@ void swn_reserve_drop(void *at, size_t bytes)
 {
     if (!madvise(at, bytes, MADV_DONTNEED) || errno != EINVAL || !madvise(at, bytes, MADV_DONTNEED_LOCKED))
         return;
-    munlock(at, bytes); /* an older kernel: no other way */
+    munlock(at, bytes); /* an older kernel has no other way */
     madvise(at, bytes, MADV_DONTNEED);
 }
 

@@ -79,7 +79,7 @@ static int write_all(struct swn_extent_file *f, int fd, const char *buf, size_t 
             continue;
         if (n <= 0)
             return n ? (int)n : -EIO;
-        /* A short direct write may end inside a block; the rest is written again from the last whole one. */
+        /* A short direct write may end inside a block; the rest is written again from the last whole block. */
         done += fd == f->fetch.direct_fd && done + (size_t)n < size ? (size_t)n & ~(size_t)4095 : (size_t)n;
         if ((size_t)n < 4096 && fd == f->fetch.direct_fd && retries-- <= 0)
             return -EIO;
@@ -92,7 +92,7 @@ static void punch(struct swn_extent_file *f, uint64_t off, uint64_t size)
     f->io->fallocate(f->io->ctx, f->fetch.fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, off, size);
 }
 
-/* A hole that has just been taken from the list. With the lock, which is not held meanwhile. */
+/* Punches out a hole that was just taken from the list. The caller holds the lock; it is released meanwhile. */
 static void punch_out(struct swn_extent_file *f, struct swn_hole *h)
 {
     h->next = f->punching;
@@ -116,7 +116,7 @@ static int write_once(struct swn_extent_file *f, const void *buf, size_t size, u
     if (err == -EINVAL) {
         err = write_all(f, f->fetch.fd, buf, size, off);
         if (!err)
-            err = f->io->fsync(f->io->ctx, f->fetch.fd); /* dirty cache pages would stay charged to us */
+            err = f->io->fsync(f->io->ctx, f->fetch.fd); /* dirty cache pages would stay charged to the process */
         if (!err)
             swn_spill_uncache(f, off, size);
     }
@@ -155,7 +155,7 @@ static struct swn_hole **overlapping(struct swn_hole **list, uint64_t off, size_
     return link;
 }
 
-/* What is to be punched out there, or is being, is before anything is written. */
+/* Punches pending holes there before anything is written, and waits for those that a thread is punching. */
 static void punch_first(struct swn_extent_file *f, uint64_t off, size_t size)
 {
     pthread_mutex_lock(&f->dropped_lock);
@@ -186,7 +186,7 @@ int swn_spill_write(struct swn_extent_file *f, const void *buf, size_t size, uin
 
 int swn_spill_reserve(struct swn_extent_file *f, size_t size, uint64_t *off)
 {
-    /* Blocks, not a hole: a store into a hole of a full disk is a SIGBUS. */
+    /* Allocates blocks instead of leaving a hole: a store into a hole of a full disk is a SIGBUS. */
     int err = f->io->fallocate(f->io->ctx, f->fetch.fd, 0, f->tail, size);
     if (err == -ENOSPC && swn_spill_punch(f)) {
         while (swn_spill_punch(f))
@@ -201,7 +201,7 @@ int swn_spill_reserve(struct swn_extent_file *f, size_t size, uint64_t *off)
     return 0;
 }
 
-/* Neighbours become one: freed one after the other, they were written one after the other. */
+/* Merges neighbours: extents that were freed one after the other were written one after the other. */
 static int remember(struct swn_extent_file *f, uint64_t off, size_t size)
 {
     for (struct swn_hole **link = &f->dropped; *link; link = &(*link)->next) {
