@@ -1,6 +1,8 @@
-/* c10::alloc_cpu and c10::free_cpu, PyTorch's one way to CPU memory for tensors, and the start of everything.
+/* c10::alloc_cpu and c10::free_cpu, the only functions by which PyTorch allocates CPU memory for tensors, and the start
+ * of the engine.
  *
- * The first call proves that libc10 is in this process. In every other process this file does nothing at all. */
+ * The first call proves that libc10 is in this process. In every other process this file does nothing.
+ */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -35,10 +37,9 @@ static void (*real_free)(void *);
 static const struct swn_torch_backend *backend;
 static void *backend_lib;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
-static _Atomic int counting; /* the engine is off, and `swapnetctl verify` wants to know what the program takes */
-/* Small tensors are malloc's, whose free() and malloc_usable_size() need it to be: PyTorch's own need not (AArch64's
- * wheels bring mimalloc from 2.10 on). They are PyTorch's, which this then says, where there is nothing for us to do.
- */
+static _Atomic int counting; /* the engine is off, and `swapnetctl verify` asks how much memory the program takes */
+/* 1: small tensors are PyTorch's, as the engine is off. Otherwise they are malloc's, as free() and malloc_usable_size()
+ * must accept them; PyTorch's own allocator need not be malloc (AArch64's wheels bring mimalloc from 2.10 on). */
 static _Atomic int theirs;
 
 static int find_c10(struct dl_phdr_info *info, size_t size, void *out)
@@ -125,7 +126,7 @@ static void start_plain(const struct swn_config *config, const char *c10)
     counting = !refused;
 }
 
-/* What is to be done: 0; 1, nothing, as nobody asked for it; or -errno with a text. */
+/* 0: start the engine; 1: the user did not ask for it; or -errno with a text. */
 static int read_settings(struct swn_config *config, char *why, size_t why_size)
 {
     if (getauxval(AT_SECURE))
@@ -144,7 +145,7 @@ static int read_settings(struct swn_config *config, char *why, size_t why_size)
     return -EINVAL;
 }
 
-/* The engine runs: the backend gets to know it. 0, or -ENOTSUP with a text, and it does not run. */
+/* Attaches the torch backend to the running engine. 0, or -ENOTSUP with a text, and the engine does not run. */
 static int attach(const struct swn_config *config, char *why, size_t why_size)
 {
     struct swn_runtime_services services;
@@ -191,7 +192,7 @@ static void start(void)
         err = attach(&config, why, sizeof why);
     if (err < 0)
         swn_say("off: %s", why);
-    /* Whatever attach() may have left behind is malloc's, and so is the rest then. */
+    /* Memory that attach() has allocated is malloc's; then all other memory has to be, too. */
     theirs = !swn_engine_running() && !counting && real_alloc && real_free &&
              !atomic_load(&swn_engine_one.nonweight.small_bytes);
     if (!err && config.verbose)
@@ -214,7 +215,7 @@ static void *ordinary_alloc(size_t n)
         return real_alloc(n);
     void *p = NULL;
     if (n && posix_memalign(&p, 64, n)) {
-        void *other = real_alloc ? real_alloc(n) : NULL; /* it fails too, and throws PyTorch's own error */
+        void *other = real_alloc ? real_alloc(n) : NULL; /* also fails, and throws PyTorch's own error */
         if (!other || !backend)
             return other;
         real_free(other);

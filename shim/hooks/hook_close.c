@@ -1,11 +1,12 @@
 /* close, close_range and closefrom: a program that becomes a daemon closes descriptors that it did not open, and its
- * next files get the numbers. Ours stay open, and the program does not notice: a check before each use
- * (base/fd_registry.h) would still leave a moment in which a thread of ours writes weights into the program's file.
- * Exec closes all descriptors of ours.
+ * next files get the numbers. The library's descriptors stay open, and the program does not notice. The check before
+ * each use (base/fd_registry.h) alone would leave a moment in which a thread of the library writes weights into the
+ * program's file. Exec closes all descriptors of the library.
  *
  * These run in every process, in signal handlers and between vfork and exec: nothing here takes a lock or allocates.
- * dup2 onto a number of ours, system calls that go past the C library, and closefrom where there is no close_range
- * (before Linux 5.9, or forbidden) are left to the check before each use. */
+ * dup2 onto one of the library's numbers, system calls that go past the C library, and closefrom where there is no
+ * close_range (before Linux 5.9, or forbidden) are left to the check before each use.
+ */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <limits.h>
@@ -17,7 +18,7 @@
 #include "shim/hooks/next_symbol.h"
 
 #ifndef SYS_close_range
-#define SYS_close_range 436 /* one number on all architectures, for headers before 5.9 */
+#define SYS_close_range 436 /* the same number on all architectures, for headers before 5.9 */
 #endif
 #define UNSHARE 2U /* CLOSE_RANGE_UNSHARE */
 #define CLOEXEC 4U /* CLOSE_RANGE_CLOEXEC */
@@ -26,7 +27,7 @@
 static int (*next_close)(int);
 static void (*next_closefrom)(int);
 
-/* Looked up before main: a forked child whose parent held the loader's lock could wait for it for ever. */
+/* The look-up is before main: a forked child whose parent held the loader's lock could wait for that lock for ever. */
 __attribute__((constructor)) static void look_up(void)
 {
     static void *cache[2];
@@ -34,7 +35,7 @@ __attribute__((constructor)) static void look_up(void)
     next_closefrom = (void (*)(int))swn_real_lookup("closefrom", &cache[1]);
 }
 
-/* 0, as whoever has seen the number in /proc/self/fd expects. */
+/* 0, which a program expects for each number that it has seen in /proc/self/fd. */
 EXPORT int close(int fd)
 {
     if (swn_fd_registry_first(fd, fd) >= 0)
@@ -49,7 +50,7 @@ static int close_numbers(unsigned first, unsigned last, unsigned flags)
 
 static int close_others(unsigned first, unsigned last, unsigned flags)
 {
-    if (flags && close_numbers(UINT_MAX, UINT_MAX, flags)) /* nothing, but in a table of the caller's own from now on */
+    if (flags && close_numbers(UINT_MAX, UINT_MAX, flags)) /* closes nothing; may unshare the descriptor table */
         return -1;
     while (first <= last && first <= INT_MAX) {
         int ours = swn_fd_registry_first((int)first, last > INT_MAX ? INT_MAX : (int)last);
@@ -64,7 +65,7 @@ static int close_others(unsigned first, unsigned last, unsigned flags)
 
 EXPORT int close_range(unsigned first, unsigned last, int flags)
 {
-    /* Ours are close-on-exec in any case; what the kernel would refuse, it may refuse. */
+    /* The library's descriptors are close-on-exec in any case. Calls that the kernel would refuse go to the kernel. */
     if ((unsigned)flags & ~UNSHARE || first > last)
         return close_numbers(first, last, (unsigned)flags);
     return close_others(first, last, (unsigned)flags);
@@ -74,6 +75,6 @@ EXPORT void closefrom(int first)
 {
     int saved = errno;
     if (close_others(first < 0 ? 0 : (unsigned)first, UINT_MAX, 0) && next_closefrom)
-        next_closefrom(first); /* no such call here: before Linux 5.9 */
+        next_closefrom(first); /* before Linux 5.9 there is no close_range */
     errno = saved;
 }

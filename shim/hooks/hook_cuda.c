@@ -1,10 +1,11 @@
-/* The registration of host memory with a CUDA driver, through the runtime or without it: memory that the program
- * registers has to stay where the driver finds it (skeleton/device/host_register.h). Our own calls do not come here, as
- * they go by the addresses of the runtime's functions (skeleton/device/cuda.c); nor do the runtime's calls of the
- * driver, which it does not make by name.
+/* The registration of host memory with a CUDA driver, through the runtime or directly: memory that the program
+ * registers must keep its pages (skeleton/device/host_register.h). The library's own calls bypass these hooks, as they
+ * use the addresses of the runtime's functions (skeleton/device/cuda.c). So do the runtime's calls of the driver, which
+ * do not go through symbols.
  *
  * PyTorch's references to the runtime are versioned. A definition without a version, in a library that defines none,
- * satisfies them all. */
+ * satisfies them all.
+ */
 #define _GNU_SOURCE
 #include <stddef.h>
 

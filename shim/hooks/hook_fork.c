@@ -1,5 +1,5 @@
 /* fork. The child's engine sleeps until the child computes; its weights read right at once (see swn_residency_child).
- * vfork and posix_spawn share our memory until they exec and need nothing. */
+ * The children of vfork and posix_spawn share the parent's memory until they exec, and need nothing. */
 #include <pthread.h>
 
 #include "skeleton/engine/program_threads.h"

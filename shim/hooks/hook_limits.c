@@ -1,5 +1,5 @@
-/* mlockall and setrlimit: our reservations and swapping stand in the way of what the program asks for. So the engine
- * makes way first; then the hooks pass the call straight through by system call. */
+/* mlockall and setrlimit: the engine's reservations and its swapping conflict with these calls. So the engine first
+ * adapts, and then the hooks make the system call. */
 #define _GNU_SOURCE
 #include <stddef.h>
 #include <sys/mman.h>
@@ -17,7 +17,7 @@ EXPORT int mlockall(int flags)
     return (int)syscall(SYS_mlockall, flags);
 }
 
-/* On 64 bits struct rlimit64 is struct rlimit, and both what the kernel takes. */
+/* On 64 bits struct rlimit64 is struct rlimit, and both are the kernel's. */
 _Static_assert(sizeof(struct rlimit) == sizeof(struct rlimit64), "the kernel's limits have 64 bits");
 
 static int limit(pid_t pid, int what, const void *new, void *old)

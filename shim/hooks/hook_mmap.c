@@ -1,5 +1,5 @@
-/* mmap and munmap, for files that PyTorch maps to take tensors from. Everything else passes straight through: by system
- * call, because these are called from inside allocators, where looking up the next definition could call back. */
+/* mmap and munmap, for files that PyTorch maps to take tensors from. All other calls go straight to the kernel:
+ * allocators call mmap, and looking up the next definition there could call the allocator again. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <link.h>
@@ -48,8 +48,8 @@ static int torch_maps_tensors(const void *caller, int prot, int flags, int fd)
     return (uintptr_t)caller >= torch_lo && (uintptr_t)caller < torch_hi;
 }
 
-/* safetensors maps a file once for its header, before PyTorch maps it for the tensors: reading around that header, the
- * kernel took 8 MiB of weights. */
+/* safetensors maps a file once for its header, before PyTorch maps it for the tensors. The kernel's read-ahead around
+ * that header took 8 MiB of weights. */
 static int looks_at_a_file(int prot, int flags, int fd, off_t off)
 {
     return fd >= 0 && !off && prot == PROT_READ && (flags & (MAP_PRIVATE | MAP_FIXED | MAP_ANONYMOUS)) == MAP_PRIVATE;

@@ -16,8 +16,8 @@
 
 #define EXPORT __attribute__((visibility("default")))
 
-/* A read that loads a checkpoint may have been registered instead (skeleton/load/load.h); then the position moves on as
- * if it had been made. */
+/* skeleton/load/load.h may have registered the read of a checkpoint instead of making it; then the file position moves
+ * as if it had been made. */
 static ssize_t load_at(int fd, void *buf, size_t n, off_t off)
 {
     ssize_t got = swn_load_read(fd, buf, n, off);
@@ -35,7 +35,7 @@ static ssize_t load_here(int fd, void *buf, size_t n)
     return got;
 }
 
-/* In items. */
+/* Counts in items. */
 static ssize_t load_stream(FILE *f, void *buf, size_t size, size_t n)
 {
     off_t off = size ? ftello(f) : -1;
@@ -45,7 +45,7 @@ static ssize_t load_stream(FILE *f, void *buf, size_t size, size_t n)
     return got >= 0 ? got / (ssize_t)size : -1;
 }
 
-/* name, result, parameters, arguments, buffer, length, what may stand for it */
+/* name, result, parameters, arguments, buffer, length, a function that may replace the call */
 #define RECEIVER(result, name, params, args, buffer, length, load)                                                     \
     typedef result(*name##_fn) params;                                                                                 \
     SWN_REAL(name, name##_fn)                                                                                          \
@@ -103,7 +103,7 @@ static int pin_all(const struct iovec *v, int count, void (*how)(const void *, s
     return any;
 }
 
-/* Scattered reads. The vector may be changed by another thread only if the program is wrong anyway. */
+/* Scattered reads. Another thread that changes the vector during the call is an error of the program. */
 #define SCATTER(name, params, args, vector, count)                                                                     \
     typedef ssize_t(*name##_fn) params;                                                                                \
     SWN_REAL(name, name##_fn)                                                                                          \

@@ -1,7 +1,7 @@
 /* SIGSEGV and SIGBUS. Faults of our memory are repaired (see swn_residency_trap); all others reach the handler that the
- * program installed. sigaction and signal for these two signals are recorded here and their handlers called from ours,
- * so that a handler installed later (Python's faulthandler) does not take our place. A thread never blocks SIGSEGV: the
- * kernel kills a process that faults with it blocked. */
+ * program installed. sigaction and signal for these two signals are recorded here, and the library's handler calls the
+ * recorded handlers, so that a handler installed later (Python's faulthandler) does not replace the library's. A thread
+ * never blocks SIGSEGV: the kernel kills a process that faults with it blocked. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <signal.h>
@@ -21,7 +21,7 @@ SWN_REAL(signal, signal_fn)
 SWN_REAL(pthread_sigmask, sigmask_fn)
 SWN_REAL(sigprocmask, sigmask_fn)
 
-static struct sigaction chained[2]; /* the program's idea of SIGSEGV, SIGBUS */
+static struct sigaction chained[2]; /* the program's handlers for SIGSEGV, SIGBUS */
 static _Atomic int installed;
 
 static int slot(int sig)
@@ -37,11 +37,11 @@ static void pass_on(int sig, siginfo_t *info, void *context)
     if (next.sa_flags & SA_SIGINFO) {
         next.sa_sigaction(sig, info, context);
     } else if (next.sa_handler == SIG_IGN && info->si_code <= 0) {
-        return; /* sent by kill; a fault cannot be ignored */
+        return; /* sent by kill; a real fault cannot be ignored */
     } else if (next.sa_handler != SIG_DFL && next.sa_handler != SIG_IGN) {
         next.sa_handler(sig);
     } else {
-        /* Default: the instruction faults again, without us. */
+        /* Default action: the instruction faults again, with the default handler. */
         struct sigaction dfl = {.sa_handler = SIG_DFL};
         atomic_store(&installed, 0);
         real_sigaction()(sig, &dfl, NULL);
@@ -65,7 +65,8 @@ static void on_fault(int sig, siginfo_t *info, void *context)
     }
     if (info->si_code > 0 && sig == SIGBUS && swn_engine_unreadable(addr))
         _exit(SWN_EXIT_UNREADABLE);
-    /* In a file that the program itself has mapped, which would kill it: unless it has a handler that knows better. */
+    /* A fault in a file that the program itself has mapped would kill the program, unless the program has its own
+     * handler. */
     if (info->si_code > 0 && sig == SIGBUS && is_default(&chained[1]) && swn_engine_mapped_unreadable(addr))
         _exit(SWN_EXIT_UNREADABLE);
     errno = saved;

@@ -1,9 +1,10 @@
-/* shim/hooks/hook_threads.c - pthread_create: is there a second thread of the program that could copy a pointer out of
- * a running operator's window?
+/* shim/hooks/hook_threads.c - pthread_create: counts the program's threads, as a second thread could copy a pointer out
+ * of a running operator's window.
  *
- * Threads of compute pools run kernels and nothing else; they do not count. All other threads do. The wrapper runs in
- * every process, also before PyTorch is loaded, because a thread that exists by then would be unknown for ever; it
- * costs one small allocation and one look-up per thread. */
+ * Threads of compute pools only run kernels and do not count. All other threads do. The wrapper runs in every process,
+ * also before PyTorch is loaded, because a thread that exists by then would be unknown for ever; it costs one small
+ * allocation and one look-up per thread.
+ */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <pthread.h>
@@ -49,7 +50,7 @@ static void *run(void *arg)
     struct wrapped w = *(struct wrapped *)arg;
     free(arg);
     swn_threads_set_number(w.number);
-    pthread_setspecific(exit_key, (void *)1); /* also runs when the thread is cancelled or calls pthread_exit */
+    pthread_setspecific(exit_key, (void *)1); /* runs also when the thread is cancelled or calls pthread_exit */
     return w.fn(w.arg);
 }
 
@@ -78,7 +79,7 @@ __attribute__((visibility("default"))) int pthread_create(pthread_t *thread, con
     pthread_once(&key_once, make_key);
     struct wrapped *w = malloc(sizeof *w);
     int created = swn_threads_starting();
-    if (!w) /* counted for ever: slower, never wrong */
+    if (!w) /* the thread counts for ever: slower, never wrong */
         return create(thread, attr, fn, arg);
     *w = (struct wrapped){fn, arg, created};
     int err = create(thread, attr, run, w);

@@ -2,8 +2,9 @@
  * become resident first, since these pages must not get other bytes (skeleton/core/kernel_holds.h). For any other
  * buffer each hook is a few comparisons. An io_uring of the program is not seen, as it needs no call.
  *
- * Programs call some of these in signal handlers and after vfork, and libraries in their constructors: so our
- * constructor looks up the next definitions, and before it has run the hooks make the system call. */
+ * Programs call some of these functions in signal handlers and after vfork, and libraries in their constructors. So
+ * this file's constructor looks up the next definitions, and until then the hooks make system calls.
+ */
 #define _GNU_SOURCE
 #include <aio.h>
 #include <dlfcn.h>
@@ -22,7 +23,7 @@
 
 #define EXPORT __attribute__((visibility("default")))
 
-/* 0: it may be given. Else errno says why not. */
+/* Makes [p, p + bytes) resident before the kernel gets it. 0, or errno is set. */
 static int give(const void *p, size_t bytes)
 {
     if (!swn_kernel_holds_ours(p, bytes))
@@ -49,7 +50,7 @@ static int ours(const struct iovec *v, size_t n)
     return 0;
 }
 
-/* Of our own files: a range that is written there knows that it leaves. */
+/* Not for the library's own files: a range that is written to them is on its way out anyway. */
 static int is_direct(int fd)
 {
     int before = errno, flags = fcntl(fd, F_GETFL);
@@ -58,7 +59,7 @@ static int is_direct(int fd)
     return direct;
 }
 
-/* name, result, parameters, arguments, the system call for it, what has to be done before: 0, or errno is set */
+/* name, result, parameters, arguments, the system call, the action before it: 0, or errno is set */
 #define GIVER(name, result, params, args, raw, before)                                                                 \
     typedef result(*name##_fn) params;                                                                                 \
     static name##_fn real_##name;                                                                                      \
@@ -69,7 +70,7 @@ static int is_direct(int fd)
         return real_##name ? real_##name args : (result)syscall raw;                                                   \
     }
 
-/* A pipe. Of its reading end the bytes are stored there at once, which what is resident allows as well. */
+/* A pipe. On its reading end the kernel stores bytes at once, which resident memory allows as well. */
 GIVER(vmsplice, ssize_t, (int fd, const struct iovec *v, size_t n, unsigned flags), (fd, v, n, flags),
       (SYS_vmsplice, fd, v, n, flags), give_all(v, n))
 
@@ -91,7 +92,7 @@ static int give_messages(const struct mmsghdr *m, unsigned n)
 GIVER(sendmmsg, int, (int fd, struct mmsghdr *m, unsigned n, int flags), (fd, m, n, flags),
       (SYS_sendmmsg, fd, m, n, flags), (flags & MSG_ZEROCOPY) && give_messages(m, n))
 
-/* A disk that reads the pages itself while the call waits: another thread's operators go on meanwhile. */
+/* A disk that reads the pages itself while the call waits: operators of other threads run meanwhile. */
 #define DIRECT(fd, p, n) (swn_kernel_holds_ours(p, n) && is_direct(fd) && give(p, n))
 #define DIRECT_ALL(fd, v, n) (ours(v, (size_t)(n)) && is_direct(fd) && give_all(v, (size_t)(n)))
 GIVER(write, ssize_t, (int fd, const void *p, size_t n), (fd, p, n), (SYS_write, fd, p, n), DIRECT(fd, p, n))
@@ -109,7 +110,8 @@ GIVER(pwritev2, ssize_t, (int fd, const struct iovec *v, int n, off_t off, int f
 GIVER(pwritev64v2, ssize_t, (int fd, const struct iovec *v, int n, off64_t off, int flags), (fd, v, n, off, flags),
       (SYS_pwritev2, fd, v, n, off, 0, flags), DIRECT_ALL(fd, v, n))
 
-/* The kernel's own queue of reads and writes. libaio is a system call and no more, and says errors in its result. */
+/* The kernel's own queue of reads and writes. libaio is a thin wrapper of the system call, and returns errors in its
+ * result. */
 EXPORT int io_submit(aio_context_t ctx, long n, struct iocb **iocbs);
 
 EXPORT int io_submit(aio_context_t ctx, long n, struct iocb **iocbs)
@@ -130,7 +132,7 @@ EXPORT int io_submit(aio_context_t ctx, long n, struct iocb **iocbs)
     return (int)done;
 }
 
-/* Another thread of the C library's reads and writes, by calls that nobody can stand before. */
+/* Reads and writes in another thread of the C library, by calls that cannot be interposed. */
 #define QUEUED(name, params, args, before)                                                                             \
     typedef int(*name##_fn) params;                                                                                    \
     EXPORT int name params                                                                                             \

@@ -1,4 +1,4 @@
-/* shim/hooks/hooks.h - what the hook files offer each other. */
+/* shim/hooks/hooks.h - functions that the hook files share. */
 #ifndef SWN_SHIM_HOOKS_HOOKS_H
 #define SWN_SHIM_HOOKS_HOOKS_H
 
@@ -9,7 +9,7 @@ void swn_hooks_fork_install(void);
  * started. */
 void swn_hooks_signals_install(void);
 
-/* Keeps threads of the library from being counted as the program's. When the library is loaded. */
+/* Keeps the library's threads from being counted as the program's. Called when the library is loaded. */
 void swn_hooks_threads_install(void);
 
 #endif

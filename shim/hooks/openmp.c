@@ -11,8 +11,9 @@
 /* Of a place: a core has a few. */
 #define PROCESSORS 256
 
-/* Only these have it bind anything. Asked without need, Intel's and LLVM's would initialise themselves, which reads the
- * environment for good and may end the process where there are two of them: that is the program's to bring about. */
+/* OpenMP binds threads only with these variables. The look-up must not happen without need: Intel's and LLVM's
+ * libraries would initialise themselves, which reads the environment for good, and may end the process if there are two
+ * of them. */
 static int may_bind(void)
 {
     static const char *const names[] = {"OMP_PROC_BIND", "OMP_PLACES", "GOMP_CPU_AFFINITY", "KMP_AFFINITY"};

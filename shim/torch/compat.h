@@ -1,4 +1,4 @@
-// An optional tensor as the PyTorch at hand declares it.
+// An optional tensor, as this PyTorch version declares it.
 #ifndef SWN_SHIM_TORCH_COMPAT_H
 #define SWN_SHIM_TORCH_COMPAT_H
 

@@ -17,19 +17,19 @@ namespace
 
 const swn_runtime_services *host;
 
-// What this thread's operator uses, held for as long.
+// The memory that this thread's operator uses, held as long as it runs.
 struct Lent {
-    unsigned n = 0; // that come and go
+    unsigned n = 0; // number of tensors that come and go
     std::array<void *, SWN_OP_ARGS> owner;
     std::array<swn_device_memory *, SWN_OP_ARGS> memory;
-    std::array<c10::Storage, SWN_OP_ARGS> held;      // the word that is written must be there to be written back
-    std::array<void *, SWN_OP_ARGS> closed, address; // where it is between operators, and in this one
-    std::array<bool, SWN_OP_ARGS> opened;            // it names the latter
+    std::array<c10::Storage, SWN_OP_ARGS> held;      // the storages, which must exist when their addresses are restored
+    std::array<void *, SWN_OP_ARGS> closed, address; // the address between operators; the address for this operator
+    std::array<bool, SWN_OP_ARGS> opened;            // the storage has the latter address
     bool lent = false;
-    std::vector<void *> staying; // owners of the others
+    std::vector<void *> staying; // owners of memory that stays
     void *stream = nullptr;
     int captured = 0;
-    int asked = -1; // the device of whose stream the operator knows whether it is being captured:
+    int asked = -1; // the device whose stream's capture state the operator knows:
     bool capturing = false;
 };
 
@@ -45,14 +45,14 @@ void **word_of(c10::StorageImpl *storage)
     return reinterpret_cast<void **>(const_cast<at::DataPtr *>(&std::as_const(*storage).data_ptr()));
 }
 
-// The stream as the runtime knows it: PyTorch says so from 2.11 on.
+// The runtime's stream; PyTorch returns it from 2.11 on.
 template <class I>
 auto native(const I *impl, const c10::Stream &stream, int) -> decltype(impl->getStreamNativeHandle(stream))
 {
     return impl->getStreamNativeHandle(stream);
 }
 
-// CUDA's own type is known to a library that we cannot be linked with.
+// CUDA's own stream type is defined in a library to which this one cannot be linked.
 template <class I> void *native(const I *, const c10::Stream &stream, long)
 {
     if (stream.device_type() != c10::DeviceType::CUDA)
@@ -71,7 +71,7 @@ void *stream_of(c10::Device device)
                   c10::impl::VirtualGuardImpl(device.type()).getStream(device), 0);
 }
 
-// Once: without the streams nobody knows what is captured into a graph, nor when a device is done.
+// Prints the reason once: without streams it is unknown what a graph captures, and when a device is done.
 bool has_streams(c10::Device device)
 {
     static const bool has = [device] {
@@ -114,8 +114,8 @@ bool has(const Lent &l, const c10::StorageImpl *storage)
     return false;
 }
 
-// Whether what this thread launches is put into a graph. What that has stays where it is, so that any operator may have
-// it.
+// Whether launches of this thread are captured into a graph. Memory that a graph has stays in place, so any operator
+// may use it.
 bool captures(Lent &l, const at::Tensor &tensor)
 {
     c10::Device device = tensor.device();
@@ -189,16 +189,16 @@ bool swn_devswap_lend()
         return !l.staying.empty();
     int err = -1;
     try {
-        // We are outside of the operator's own guard, and events belong to the device that is current.
+        // This code runs outside the operator's own device guard, and events belong to the current device.
         c10::DeviceGuard guard(l.held[0].device());
         l.stream = stream_of(l.held[0].device());
         err = host->device.begin(l.memory.data(), l.n, l.stream, l.address.data(), &l.captured);
     } catch (const std::exception &) {
-        // Without its stream nobody can tell when the device is done with them.
+        // Without its stream it is unknown when the device is done with them
     }
     for (unsigned i = 0; i < l.n; i++) {
         c10::StorageImpl *storage = l.held[i].unsafeGetStorageImpl();
-        // A lost exchange means that another thread has given the storage other memory meanwhile: that is left alone.
+        // A failed exchange means that another thread has given the storage other memory meanwhile, which stays.
         void *expected = l.closed[i];
         l.opened[i] = !err && l.address[i] != l.closed[i] &&
                       __atomic_compare_exchange_n(word_of(storage), &expected, l.address[i], false, __ATOMIC_ACQ_REL,

@@ -7,8 +7,8 @@
 namespace
 {
 
-// The dispatcher's entry of an operator, of which OperatorHandle shows all but the count of registrations. An explicit
-// instantiation may name what is private.
+// The dispatcher's entry of an operator. OperatorHandle shows all of it but the count of registrations; an explicit
+// instantiation may name private members.
 template <auto Member> struct Entry {
     friend auto entry_of(const c10::OperatorHandle &handle)
     {
@@ -18,18 +18,19 @@ template <auto Member> struct Entry {
 auto entry_of(const c10::OperatorHandle &handle);
 template struct Entry<&c10::OperatorHandle::operatorDef_>;
 
-// What a kernel's registration says of where it was, as parts of a path. What computes is in the first; the second has
-// autograd's, and pytorch/csrc/ is somebody else's.
+// Parts of the source paths that kernels' registrations name. Kernels that compute are in the first; autograd's are in
+// the second; kernels in pytorch/csrc/ are not PyTorch's.
 constexpr const char *computing = "aten/src/ATen/", *framing = "torch/csrc/";
 
-// The keys through which a call gets to the processor, and to devices whose tensors can be ours. The first computes.
+// The dispatch keys by which a call reaches the processor, or a device whose tensors may share memory. The first key
+// computes.
 constexpr const char *processors[] = {"CPU", "AutogradCPU", "ADInplaceOrView", "AutocastCPU"};
 constexpr const char *cudas[] = {"CUDA", "AutogradCUDA", "ADInplaceOrView", "AutocastCUDA"};
 constexpr const char *others[] = {"PrivateUse1", "AutogradPrivateUse1", "ADInplaceOrView", "AutocastPrivateUse1"};
-// PyTorch's own for devices that it registers from Python, and those of the tests' device, which has no others.
+// PyTorch's own kernels for devices that it registers from Python, and those of the tests' device, which has no others.
 constexpr const char *native = "/torch/_native/", *standin = "/tests/fakes/cuda/";
 
-// Operators that get weights from operators that are made of others.
+// Operators that call other operators with the weights.
 constexpr const char *parts[][2] = {
     {"aten::linear", ""},
     {"aten::addmm", ""},
@@ -70,7 +71,7 @@ constexpr const char *parts[][2] = {
     {"aten::copy_", ""},
 };
 
-// The line of the table that says what is computed with at a key.
+// The line of the dispatch table for a key.
 std::string line_of(const std::string &table, const char *key)
 {
     std::string start = std::string("\n") + key + ": ";
@@ -78,7 +79,7 @@ std::string line_of(const std::string &table, const char *key)
     return at == std::string::npos ? "" : table.substr(at + 1, table.find('\n', at + 1) - at - 1);
 }
 
-// Files that a build has made may have been named from its own directory.
+// Generated files may be named relative to the build directory.
 bool has_path(const std::string &line, const char *path)
 {
     size_t at = line.find(path);
@@ -102,7 +103,7 @@ template <size_t N> bool all_pytorchs(const std::string &table, const char *cons
     return true;
 }
 
-// Has a kernel of its own on the processor, and calls others all the same.
+// Has its own kernel for the processor, and calls other operators all the same.
 bool calls_others(const std::string &name)
 {
     return name == "aten::_native_multi_head_attention" || name == "aten::_transformer_encoder_layer_fwd";
@@ -122,7 +123,7 @@ void swn_kernels::look_at(const c10::OperatorHandle &handle)
 void swn_kernels::look()
 {
     std::lock_guard<std::mutex> guard(looking);
-    size_t now = *count; // before the look: what is registered meanwhile is looked at again
+    size_t now = *count; // read first: a kernel that is registered meanwhile is checked at the next call
     std::string table = "\n" + operator_handle->dumpComputedTable();
     std::string computes = line_of(table, processors[0]);
     composite = computes.find("RegisterComposite") != std::string::npos ||

@@ -6,7 +6,7 @@
 namespace
 {
 
-// What is larger lies in the arena, or is no parameter of the program's own making.
+// Larger tensors lie in the arena, or are no parameters of the program.
 constexpr size_t small_bytes = 65536;
 
 void add(swn_flops_op &op, const at::Tensor &tensor)
@@ -19,7 +19,7 @@ void add(swn_flops_op &op, const at::Tensor &tensor)
         shape.d[i] = tensor.sizes()[i];
 }
 
-// A list of one holds for every dimension.
+// A list with one element holds for every dimension.
 void numbers(int64_t (&out)[SWN_FLOPS_SPATIAL], const c10::IValue &value)
 {
     if (!value.isIntList())
@@ -105,7 +105,7 @@ uint64_t swn_flops_of(swn_flops_kind kind, const signed char *use, size_t uses, 
     op.kind = kind;
     op.tensors = 0;
     op.same = 0;
-    // Of operators that are a whole layer: what goes in, and the weights.
+    // For operators that are a whole layer: the input and the weights.
     bool weights_only = kind == SWN_FLOPS_ENCODER || kind == SWN_FLOPS_RNN;
     for (size_t i = 0; i < inputs.size(); i++) {
         if (weights_only && i && (i >= uses || use[i] != SWN_USE_WEIGHT))

@@ -7,12 +7,12 @@
 #include "skeleton/abi/abi.h"
 #include "profiles/flops.h"
 
-// `use` is the operator's swn_use per argument. 0 where the arguments are not what the kind expects.
+// `use` is the operator's swn_use per argument. 0 where the arguments do not fit the kind.
 uint64_t swn_flops_of(swn_flops_kind kind, const signed char *use, size_t uses,
                       c10::ArrayRef<const c10::IValue> inputs);
 
-// Adds the parameters among the arguments that lie outside of [lo, hi), as small ones do. Where the operator does not
-// tell them from activations, they are those that the program could train.
+// Adds the parameters among the arguments that lie outside of [lo, hi), as small ones do. Where the operator's
+// arguments do not tell parameters from activations, tensors that require gradients count.
 void swn_small_add(swn_small &small, swn_flops_kind kind, const signed char *use, size_t uses,
                    c10::ArrayRef<const c10::IValue> inputs, uintptr_t lo, uintptr_t hi);
 

@@ -15,7 +15,7 @@ namespace
 {
 
 #if defined(__x86_64__)
-constexpr int64_t usual = 0x1f80, flags = 0x3f; // the latter are results
+constexpr int64_t usual = 0x1f80, flags = 0x3f; // `flags` are results, not settings
 int64_t word_now()
 {
     return __builtin_ia32_stmxcsr() & ~flags;
@@ -36,7 +36,7 @@ int64_t word_now()
 }
 #endif
 
-// PyTorch's threads, which are those of oneDNN, and of MKL as it is built in. Each program thread has others.
+// PyTorch's pool, which oneDNN and the built-in MKL use, too. Each program thread has its own pool.
 bool pool_is_usual()
 {
     std::atomic<bool> all{true};
@@ -47,15 +47,15 @@ bool pool_is_usual()
     return all;
 }
 
-// A math library has threads that run nothing of ours: a product of which every number is denormal, of as many as are
-// worth all threads, shows what they do. OpenBLAS asks for more than 2^18 multiplications.
+// Threads of a math library run no code of swapnet's. A product of denormal numbers only, large enough to be split over
+// all threads, shows their settings. OpenBLAS uses threads from 2^18 multiplications on.
 constexpr int64_t rows = 256, terms = 8;
 constexpr float factor = 0x1p-70f, denormal = 0x1p-140f;
 
 bool product_is_usual()
 {
     at::Tensor left = at::zeros({rows, terms}), right = at::zeros({terms, rows});
-    // The last ones: the fewer denormal numbers go on being added to, the faster.
+    // Tests the last terms: the fewer denormal numbers are added afterwards, the faster.
     for (int64_t i = 0; i < rows; i++) {
         left.data_ptr<float>()[i * terms + terms - 1] = factor;
         right.data_ptr<float>()[(terms - 1) * rows + i] = factor;
@@ -65,7 +65,7 @@ bool product_is_usual()
     return std::all_of(numbers, numbers + rows * rows, [](float number) { return number == denormal; });
 }
 
-// What has been found since the last fork, for these numbers of threads: they start no others for as many. 0: nothing.
+// The result since the last fork for these numbers of threads: the same numbers start no new threads. 0: none.
 std::atomic<uint64_t> found{0};
 
 bool libraries_are_usual()

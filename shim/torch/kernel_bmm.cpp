@@ -44,7 +44,7 @@ struct Batch : swn_sliced {
     }
 };
 
-// Whether it is a batch of whole matrices, one behind the other, each as it is or transposed.
+// Whether the tensor is a batch of whole matrices, one behind the other, each plain or transposed.
 bool batch_of_weights(const at::Tensor &tensor)
 {
     return swn_sliceable(tensor) && tensor.size(0) > 1 &&
@@ -68,12 +68,12 @@ bool fits(const at::Tensor *bias, const at::Tensor &batch1, const at::Tensor &ba
     return true;
 }
 
-// An undefined tensor where it has to be computed whole.
+// Returns an undefined tensor where the product has to be computed whole.
 at::Tensor in_slices(const at::Tensor *bias, const at::Tensor &batch1, const at::Tensor &batch2, const at::Scalar &beta,
                      const at::Scalar &alpha)
 {
     if (!fits(bias, batch1, batch2) || beta.isComplex() || alpha.isComplex())
-        return {}; // PyTorch says what is wrong with that
+        return {}; // PyTorch reports the error
     if (batch_of_weights(batch2))
         return swn_compute_in_slices(Batch(bias, batch1, batch2, beta, alpha, false));
     if (batch_of_weights(batch1))

@@ -29,7 +29,7 @@ struct Convolution : swn_sliced {
     {
     }
 
-    // Of the result.
+    // The sizes of the result.
     static at::DimVector sizes(const at::Tensor &input, const at::Tensor &weight, at::IntArrayRef stride,
                                at::IntArrayRef padding, at::IntArrayRef dilation)
     {
@@ -42,8 +42,8 @@ struct Convolution : swn_sliced {
         return found;
     }
 
-    // Into an order of its own: so does oneDNN, which has no convolution of doubles, and NNPACK, of floats only; both
-    // can be switched off. PyTorch's own kernels read the weight as it is.
+    // Whether kernels copy the weight into an order of their own: oneDNN does, which has no convolution of doubles, and
+    // NNPACK, which has only floats; both can be switched off. PyTorch's own kernels read the weight in place.
     static bool copies(at::ScalarType type)
     {
         bool nnpack = type == at::kFloat;
@@ -81,7 +81,7 @@ bool positive(at::IntArrayRef numbers)
     return true;
 }
 
-constexpr int64_t most_reach = 1 << 30; // so that sizes can be computed without a look at each sum
+constexpr int64_t most_reach = 1 << 30; // so that sizes can be computed without an overflow check in each sum
 
 bool wants_gradient(const at::Tensor &input, const at::Tensor &weight, const swn_maybe_tensor &bias)
 {
@@ -89,7 +89,7 @@ bool wants_gradient(const at::Tensor &input, const at::Tensor &weight, const swn
            (input.requires_grad() || weight.requires_grad() || (bias && bias->defined() && bias->requires_grad()));
 }
 
-// Whether both lie in memory as the kernels read them, with as many dimensions, none of them empty.
+// Whether both tensors lie in memory as the kernels read them, with equal numbers of dimensions, none of them empty.
 bool tensors_fit(const at::Tensor &input, const at::Tensor &weight)
 {
     auto type = weight.scalar_type();
@@ -126,8 +126,8 @@ bool bias_fits(const at::Tensor &weight, const swn_maybe_tensor &bias)
            (swn_simple(*bias, weight.scalar_type()) && bias->dim() == 1 && bias->size(0) == weight.size(0));
 }
 
-// Whether PyTorch would take these without looking for anything to adapt or to complain about. What a gradient is
-// wanted of may take other ways there than a trial does.
+// Whether PyTorch would take these tensors without adapting or refusing anything. With gradients PyTorch may use
+// another kernel than the trial does.
 bool fits(const at::Tensor &input, const at::Tensor &weight, const swn_maybe_tensor &bias, at::IntArrayRef stride,
           at::IntArrayRef padding, at::IntArrayRef dilation, int64_t groups)
 {

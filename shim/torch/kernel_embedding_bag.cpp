@@ -1,4 +1,4 @@
-// Bags of rows: PyTorch's kernel works on a small weight that has only the rows which are looked up, each once.
+// Bags of rows: PyTorch's kernel gets a small weight that has only the looked-up rows, each once.
 #include <ATen/ops/_embedding_bag_forward_only_native.h>
 #include <ATen/ops/_embedding_bag_native.h>
 #include <ATen/ops/empty.h>
@@ -13,11 +13,11 @@
 namespace
 {
 
-constexpr size_t most_bytes = 8u << 20; // PyTorch itself needs room for the bags alone
-constexpr int64_t mode_max = 2;         // says which rows were the largest, by their numbers
+constexpr size_t most_bytes = 8u << 20; // for more rows PyTorch itself needs much memory for the bags
+constexpr int64_t mode_max = 2;         // its result has the numbers of the largest rows
 
 struct Small {
-    at::Tensor weight, indices; // weight undefined: it has to be done whole
+    at::Tensor weight, indices; // weight undefined: the operator has to be done whole
     int64_t padding;
 };
 
@@ -41,7 +41,8 @@ Small small_weight(const at::Tensor &weight, const at::Tensor &indices, int64_t 
     at::Tensor places = at::empty(indices.sizes(), indices.options().dtype(at::kLong));
     std::transform(wanted.begin(), wanted.end(), places.data_ptr<int64_t>(), place);
     small.indices = places.to(indices.scalar_type());
-    // The kernel goes other ways without a padding index: one that does not occur becomes a number that does not.
+    // Without a padding index the kernel takes another path, so an index that does not occur becomes a number that does
+    // not occur.
     bool occurs = padding >= 0 && std::binary_search(rows.begin(), rows.end(), padding);
     small.padding = padding < 0 ? padding : occurs ? place(padding) : count;
     return small;

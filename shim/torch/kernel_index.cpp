@@ -15,10 +15,10 @@ namespace
 const swn_runtime_services *host;
 
 constexpr uintptr_t page = 4096;
-constexpr size_t most_rows = 1u << 16; // that the engine looks up at once
+constexpr size_t most_rows = 1u << 16; // rows that the engine looks up at once
 constexpr int64_t most_numbers = 1 << 20;
 
-// The argument of the running operator that these rows are of; -1: none, or all of it is in memory. Of a tensor in a
+// The argument of the running operator that has these rows; -1: none, or all of it is in memory. Of a tensor in a
 // mapped file the engine knows the whole pages.
 int rows_of(const swn_op *op, const at::Tensor &weight)
 {
@@ -42,7 +42,7 @@ at::DimVector sizes_of(at::IntArrayRef index, const at::Tensor &weight)
     return sizes;
 }
 
-// Embeddings come to this, too.
+// Embeddings call this, too.
 at::Tensor index_select_kernel(const at::Tensor &self, int64_t dim, const at::Tensor &index)
 {
     at::Tensor out;
@@ -51,7 +51,7 @@ at::Tensor index_select_kernel(const at::Tensor &self, int64_t dim, const at::Te
     return out.defined() ? out : at::cpu::index_select(self, dim, index);
 }
 
-// weight[numbers]: those below 0 count from the end.
+// weight[numbers]: negative numbers count from the end.
 at::Tensor index_kernel(const at::Tensor &self, const c10::List<swn_maybe_tensor> &indices)
 {
     at::Tensor out;
@@ -67,7 +67,7 @@ at::Tensor index_kernel(const at::Tensor &self, const c10::List<swn_maybe_tensor
     return out.defined() ? out : at::cpu::index(self, indices);
 }
 
-// Of one row number per row of the result, expanded to all columns.
+// One row number per row of the result, expanded to all columns.
 at::Tensor gather_kernel(const at::Tensor &self, int64_t dim, const at::Tensor &index, bool sparse_grad)
 {
     at::Tensor out;
@@ -101,8 +101,8 @@ at::Tensor swn_look_up(const at::Tensor &weight, at::IntArrayRef rows, at::IntAr
         return {};
     at::Tensor out = at::empty(sizes, weight.options());
     auto count = static_cast<size_t>(weight.size(0));
-    // Rows that there are not, too, are for PyTorch: the numbers may be the program's own tensor, so that what they are
-    // now says nothing of what they will be.
+    // PyTorch also handles row numbers out of range: the numbers may be the program's own tensor, which may change, so
+    // a check here would prove nothing.
     if (!host->tiling.rows_copy(op, static_cast<unsigned>(arg), reinterpret_cast<uintptr_t>(weight.data_ptr()),
                                 weight.nbytes() / count, count, rows.data(), rows.size(), out.data_ptr()))
         return {};

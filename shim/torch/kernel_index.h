@@ -1,5 +1,5 @@
-// Operators that look up rows of a weight which is not in memory: only those rows are read, not the weight. They copy
-// rows as they are, or work on a small weight that has just those rows, so the bits are the same for every type.
+// Operators that look up rows of a weight which is not in memory. They read only those rows, and copy them unchanged,
+// or work on a small weight with just those rows, so the bits are the same for every type.
 #ifndef SWN_SHIM_TORCH_KERNEL_INDEX_H
 #define SWN_SHIM_TORCH_KERNEL_INDEX_H
 
@@ -13,7 +13,7 @@
 // Whether the running operator looks up rows of this weight, and part of the weight is not in memory.
 bool swn_rows_away(const at::Tensor &weight);
 
-// The numbers of an index, as long as this lives; none where it is anything else.
+// The numbers of an index tensor, during the object's life; none where it is not a plain index.
 class swn_numbers
 {
   public:
@@ -36,11 +36,11 @@ class swn_numbers
     at::IntArrayRef numbers_;
 };
 
-// A tensor of `sizes` with these rows of the weight, which the running operator looks up. An undefined one where
-// PyTorch has to do it, or to say what is wrong.
+// A tensor of `sizes` with these rows of the weight, which the running operator looks up. Undefined where PyTorch has
+// to do the look-up, or to report an error.
 at::Tensor swn_look_up(const at::Tensor &weight, at::IntArrayRef rows, at::IntArrayRef sizes);
 
-// Put their kernels in front of PyTorch's own at the CPU key. `host` is borrowed for ever.
+// Puts these kernels before PyTorch's own at the CPU key. `host` is borrowed for ever.
 void swn_rows_register(torch::Library &library,
                        const swn_runtime_services *host); // shim/torch/kernel_index.cpp: index_select, index, gather
 void swn_bags_register(torch::Library &library);          // shim/torch/kernel_embedding_bag.cpp: embedding_bag

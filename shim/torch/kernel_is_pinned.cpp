@@ -1,4 +1,4 @@
-// shim/torch/kernel_is_pinned.cpp - whether memory is pinned: what swapnet lends to a device is not.
+// shim/torch/kernel_is_pinned.cpp - answers whether memory is pinned: memory that swapnet lends to a device is not.
 #include "shim/torch/unified.h"
 
 #include <ATen/ops/is_pinned_native.h>
@@ -9,8 +9,8 @@
 
 #include "shim/torch/dispatch_check.h"
 
-// PyTorch asks the driver, which knows all memory that is registered with it, ours as well; and pin_memory() returns
-// a tensor itself that is pinned already, where the program means to have a copy.
+// PyTorch asks the driver, which knows all memory that is registered with it, swapnet's as well; and pin_memory()
+// returns a tensor itself if it is pinned already, although the program expects a copy.
 
 namespace
 {
@@ -23,12 +23,13 @@ bool pytorchs(const at::Tensor &self, c10::optional<at::Device> device)
     return at::native::is_pinned(self, device);
 }
 #else
-// Which device's kernel is asked is chosen here, so that this one stands before them all.
+// At this key PyTorch chooses the device's kernel, so a kernel here comes before all of them.
 constexpr auto key = c10::DispatchKey::BackendSelect;
 
 bool pytorchs(const at::Tensor &self, c10::optional<at::Device> device)
 {
-    // As in PyTorch's own, which is not called any more. A device's tensor may lie in memory of ours that is pinned.
+    // As in PyTorch's own kernel, which is not called any more. A device's tensor may lie in swapnet's memory that is
+    // pinned.
     if (!self.is_cpu())
         return false;
     auto asked = c10::computeDispatchKey(c10::nullopt, self.layout(), device.value_or(at::kCUDA));

@@ -18,9 +18,9 @@ at::Tensor slice_of(const swn_sliced &what, const void *rows_at, int64_t count)
     return at::from_blob(const_cast<void *>(rows_at), {count, columns}, at::dtype(what.type));
 }
 
-// A matrix times the transpose of a contiguous [n, k] weight, which is what `linear` comes to: a slice of rows of the
-// weight gives a slice of columns of the result. With the weight on the left, as it is, a slice of rows.
-enum Then { NOTHING, RELU, GELU }; // what is made of each number of the result
+// A matrix times the transpose of a contiguous [n, k] weight, as in `linear`: a slice of rows of the weight gives a
+// slice of columns of the result. With an untransposed weight on the left it gives a slice of rows.
+enum Then { NOTHING, RELU, GELU }; // applied to each number of the result
 
 struct Product : swn_sliced {
     const at::Tensor *bias; // nullptr: none
@@ -55,9 +55,9 @@ struct Product : swn_sliced {
     }
 };
 
-// A matrix times a contiguous [k, n] weight as it is: a slice of rows of the weight goes with a slice of columns of the
-// matrix, and what comes of them adds up. Rounded as numbers of 4 bytes or more are, the sum so far is what the library
-// would have had in the result at that point.
+// A matrix times a contiguous, untransposed [k, n] weight: a slice of rows of the weight goes with a slice of columns
+// of the matrix, and their products add up. For types of 4 bytes or more, the sum so far is rounded exactly as the
+// library rounds its intermediate result.
 struct Sum : swn_sliced {
     const at::Tensor *bias; // nullptr: none
     const at::Scalar &beta, &alpha;
@@ -131,12 +131,12 @@ bool fits(const at::Tensor *bias, const at::Tensor &mat1, const at::Tensor &mat2
            (d < 2 || bias->size(0) == m || bias->size(0) == 1);
 }
 
-// An undefined tensor where it has to be computed whole.
+// Returns an undefined tensor where the product has to be computed whole.
 at::Tensor in_slices(const at::Tensor *bias, const at::Tensor &mat1, const at::Tensor &mat2, const at::Scalar &beta,
                      const at::Scalar &alpha, Then then = NOTHING)
 {
     if (!fits(bias, mat1, mat2) || beta.isComplex() || alpha.isComplex())
-        return {}; // PyTorch says what is wrong with that
+        return {}; // PyTorch reports the error
     if (swn_sliceable(mat2) && mat2.stride(0) == 1 && mat2.stride(1) == mat2.size(0))
         return swn_compute_in_slices(Product(bias, mat1, mat2, beta, alpha, false, then));
     if (!then && swn_sliceable(mat2) && mat2.itemsize() >= 4 && swn_plainly_laid_out(mat2)) {

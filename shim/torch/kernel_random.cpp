@@ -22,12 +22,12 @@ const swn_runtime_services *host;
 using Generator = c10::optional<at::Generator>;
 using Fill = at::Tensor &(*)(at::Tensor &, double, double, Generator);
 
-// normal_ makes its numbers by so many, and the last ones of a tensor that has some over once more.
+// normal_ makes its numbers in groups of this size, and makes the last group of an uneven tensor again.
 constexpr int64_t together = 16;
 constexpr int64_t trial_piece = 1024;
 
-// What to make next of so many numbers that are left, in pieces of no more than `most`: all but the last are whole
-// groups, and the last has at least one.
+// The size of the next piece of `left` numbers, at most `most`: all pieces but the last are whole groups, and the last
+// has at least one group.
 int64_t next_piece(int64_t left, int64_t most)
 {
     most -= most % together;
@@ -54,8 +54,8 @@ bool same_in_pieces(Fill fill, at::ScalarType type)
     return one.get_state().equal(other.get_state());
 }
 
-// What trials have shown, by function and type: 1 yes, -1 no, 0 not tried. No lock, which a fork could leave taken for
-// ever in the child; two threads may try at once, and find the same.
+// Results of trials, by function and type: 1 yes, -1 no, 0 not tried. Without a lock, which a fork could leave locked
+// in the child; two threads may try at once, and find the same.
 std::atomic<signed char> shown[2][static_cast<size_t>(at::ScalarType::NumOptions)];
 
 bool proven(Fill fill, at::ScalarType type)
@@ -66,7 +66,7 @@ bool proven(Fill fill, at::ScalarType type)
     return known > 0;
 }
 
-// Of the running operator: the one that this tensor is all of; -1: none.
+// The argument of the running operator whose whole storage is this tensor; -1: none.
 int argument_of(const swn_op *op, const at::Tensor &self)
 {
     for (unsigned i = 0; op && i < op->n; i++) {

@@ -48,19 +48,19 @@ struct Operator {
     std::string name;
     bool transparent = false;         // not an operator of PyTorch's own, or metadata only
     bool whole_copy = false;          // aten::copy_
-    bool foreign = false;             // not PyTorch's own: what its schema says need not be true
-    bool schema_unreliable = false;   // nor is it of this one, which writes running statistics
-    bool lets_go = false;             // of what it is lent on a device
+    bool foreign = false;             // not PyTorch's own: its schema need not be true
+    bool schema_unreliable = false;   // nor need this schema be, as the operator writes running statistics
+    bool lets_go = false;             // keeps nothing that it is lent on a device
     bool to_copy = false;             // aten::_to_copy
-    bool fills = false;               // zero_, fill_, normal_, uniform_: writes all of it and reads nothing
-    bool announced_by_kernel = false; // copy_, normal_, uniform_: once PyTorch has nothing to refuse any more
-    swn_kernels kernels;              // nothing of this holds while they are not PyTorch's
+    bool fills = false;               // zero_, fill_, normal_, uniform_: overwrites its argument and reads nothing
+    bool announced_by_kernel = false; // copy_, normal_, uniform_: announced when PyTorch has nothing left to refuse
+    swn_kernels kernels;              // the fields above hold only while these are PyTorch's
     std::array<signed char, 32> use;  // swn_use per argument
     swn_flops_kind flops = SWN_FLOPS_NONE;
 };
 
-// What we have kernels for. They call what they stand before by its name in at::cpu or at::native, so they stand before
-// PyTorch's own only.
+// Operators with kernels of swapnet's. These call the kernel that they replace by its name in at::cpu or at::native, so
+// they replace PyTorch's own only.
 constexpr const char *with_kernels[][2] = {
     {"aten::copy_", ""},
     {"aten::addmm", ""},
@@ -80,7 +80,7 @@ constexpr const char *with_kernels[][2] = {
     {"aten::uniform_", ""},
 };
 
-bool ours_registered = false; // before the hook, or never
+bool ours_registered = false; // set before the hook is installed, or never
 
 bool any_kernel_replaced()
 {
@@ -98,7 +98,7 @@ bool any_kernel_replaced()
 std::mutex operators_lock;
 std::unordered_map<const char *, Operator *> operators; // by the schema's own name string; never removed
 
-// Whether all that it returns are views of its inputs, and it writes nothing.
+// Whether all results of the operator are views of its inputs, and it writes nothing.
 bool views(const c10::FunctionSchema &schema)
 {
     for (const c10::Argument &argument : schema.arguments())
@@ -161,17 +161,17 @@ struct Known {
     Operator *op;
 };
 
-// What one thread is in the middle of.
+// The state of one thread's running operator.
 struct Thread {
     unsigned depth = 0;   // operators entered
     bool open = false;    // the outermost one has been announced
-    bool shown = false;   // to the code of a tensor subclass, which is among its inputs
-    bool keeps = false;   // what it reads on a device, as far as is known
-    bool lent = false;    // it has been lent weights of a device
-    bool fetches = false; // it copies from there to the processor, which has the bytes of all weights
-    uint64_t flops = 0;   // of operators that were not, since the last one that was
+    bool shown = false;   // the code of a tensor subclass among the inputs sees the operator
+    bool keeps = false;   // it may keep what it reads on a device
+    bool lent = false;    // it has been lent weights on a device
+    bool fetches = false; // it copies from a device to the processor, which has the bytes of all weights
+    uint64_t flops = 0;   // of operators that were not announced, since the last announced one
     swn_small small{};    // likewise
-    const at::TensorImpl *waiting = nullptr; // the one that a copy_ writes, whose kernel is to announce it
+    const at::TensorImpl *waiting = nullptr; // the target of a copy_ whose kernel is to announce it
     swn_op op;
     std::array<Known, 1024> known{};
 };
@@ -189,7 +189,7 @@ Operator *operator_of(Thread &t, const at::RecordFunction &fn)
     const char *name = fn.name();
     auto object = reinterpret_cast<const char *>(&fn);
     if (name >= object && name < object + sizeof fn)
-        return nullptr; // a short string inside the record itself, its address says nothing
+        return nullptr; // a short string inside the record itself: its address means nothing
     Known &slot = t.known[(reinterpret_cast<uintptr_t>(name) >> 4) % t.known.size()];
     if (slot.key == name && slot.op->name == name)
         return slot.op;
@@ -207,7 +207,7 @@ Operator *operator_of(Thread &t, const at::RecordFunction &fn)
 }
 
 // Whether the program's own code runs inside this thread's operators: dispatch modes, function transforms, and hooks
-// that are shown what is saved for the backward pass.
+// that see what is saved for the backward pass.
 bool python_may_run()
 {
     auto included = c10::impl::tls_local_dispatch_key_set().included_;
@@ -221,14 +221,14 @@ bool plain(const at::Tensor &tensor)
            !tensor.key_set().has(c10::DispatchKey::Python) && !tensor.key_set().has(c10::DispatchKey::Functionalize);
 }
 
-// Whether that storage may lie in a file that PyTorch mapped.
+// Whether the storage may lie in a file that PyTorch mapped.
 bool mapped(uintptr_t data, size_t bytes)
 {
     return data < __atomic_load_n(&host->mapped[1], __ATOMIC_ACQUIRE) &&
            data + bytes > __atomic_load_n(&host->mapped[0], __ATOMIC_ACQUIRE);
 }
 
-// Bytes of ours that a device tensor names, which the device reads where they are.
+// Adds host bytes that a device tensor shares, and the device reads in place.
 void add_shared(Thread &t, const at::Tensor &tensor, swn_use use)
 {
     size_t bytes = 0;
@@ -281,7 +281,7 @@ void add(Thread &t, const at::Tensor &tensor, swn_use use)
         arg.bytes = storage->nbytes();
         arg.from = first;
     } else if (mapped(data, storage->nbytes()) && bytes) {
-        // Many tensors in one storage: this one's own bytes count.
+        // many tensors share the storage: only this one's bytes count
         arg.mapped = 1;
         arg.data = data + first;
         arg.bytes = bytes;
@@ -302,13 +302,13 @@ void add_value(Thread &t, const c10::IValue &value, swn_use use)
         for (const at::Tensor &tensor : value.toTensorVector())
             add(t, tensor, use);
     } else if (value.isList()) {
-        // By copy: a ListRef's element proxies are not the same type in every version.
+        // By copy: a ListRef's element proxies have different types in different versions.
         const c10::List<c10::IValue> list = value.toList();
         for (size_t i = 0; i < list.size(); i++) {
             c10::IValue element = list.get(i);
             if (element.isTensor())
                 add(t, element.toTensor(), use);
-            else if (!element.isNone()) // an index that TorchScript leaves out
+            else if (!element.isNone()) // TorchScript leaves the index out
                 break;
         }
     }
@@ -339,7 +339,7 @@ void announce(Thread &t)
 }
 
 // Whether source has the same elements in the same order as self, and fills its storage or lies in a mapped file: then
-// copying bytes is all that self.copy_(source) does, unless it is refused.
+// self.copy_(source) only copies bytes, unless it is refused.
 bool same_bytes(const at::Tensor &self, const at::Tensor &source)
 {
     auto data = reinterpret_cast<uintptr_t>(source.storage().data_ptr().get());
@@ -349,11 +349,11 @@ bool same_bytes(const at::Tensor &self, const at::Tensor &source)
            !source.is_neg() && !self.is_conj() && !self.is_neg();
 }
 
-// Whether PyTorch has a copy for the type: not for all that there are.
+// Whether PyTorch has a copy for the type, as not all types have one.
 bool copies(at::ScalarType type)
 {
-    // By type: 1 yes, -1 no, 0 not tried. No lock, which a fork could leave taken for ever in the child; two threads
-    // may try at once, and find the same.
+    // By type: 1 yes, -1 no, 0 not tried. Without a lock, which a fork could leave locked in the child; two threads may
+    // try at once, and find the same.
     static std::atomic<signed char> shown[static_cast<size_t>(at::ScalarType::NumOptions)];
     auto &known = shown[static_cast<size_t>(type)];
     if (!known) {
@@ -368,7 +368,7 @@ bool copies(at::ScalarType type)
     return known > 0;
 }
 
-// Whether at::native::copy_ has nothing to refuse in one of the same bytes. What stands before it has been called.
+// Whether at::native::copy_ cannot refuse a copy of the same bytes. The checks before it have been made.
 bool never_refused(const at::Tensor &self, const at::Tensor &source)
 {
     for (const at::Tensor *tensor : {&self, &source})
@@ -378,8 +378,8 @@ bool never_refused(const at::Tensor &self, const at::Tensor &source)
     return !source.is_alias_of(self) && same_bytes(self, source) && copies(self.scalar_type());
 }
 
-// Copies to a tensor that is overwritten are announced here, before PyTorch's own kernel: by then PyTorch has refused
-// what it does before that. The engine may make one of the same bytes by moving what the memory is mapped from.
+// Announces copies to a tensor that is overwritten, before PyTorch's own kernel: the checks before that have been made.
+// The engine may do a copy of the same bytes by mapping them.
 at::Tensor &copy_kernel(at::Tensor &self, const at::Tensor &source, bool non_blocking)
 {
     Thread &t = ::self();
@@ -406,21 +406,21 @@ bool overwrites(const Operator &op, Inputs inputs)
     return to.is_contiguous() && to.storage_offset() == 0 && to.nbytes() == to.storage().nbytes();
 }
 
-// Whether its kernel, which stands before PyTorch's own, is to announce it.
+// Whether the operator's kernel, which comes before PyTorch's own, is to announce it.
 bool waits(const Operator &op, const Thread &t, Inputs inputs)
 {
     return op.announced_by_kernel && ours_registered && t.op.args[0].use == SWN_USE_OVERWRITE && !t.op.args[0].mapped &&
            (!op.whole_copy || (inputs.size() > 1 && inputs[1].isTensor() && plain(inputs[1].toTensor())));
 }
 
-// On a device what comes and goes is lent by address: to operators that let go of it, where no code of the program's
-// sees it.
+// On a device, memory that comes and goes is lent by address, only to operators that do not keep it, where no code of
+// the program sees the address.
 bool keeps(Operator &op)
 {
     return host->device.type && (!op.lets_go || python_may_run() || !ours_registered || !op.kernels.own_are_pytorchs());
 }
 
-// Whether the kernel will be ours, and reads nothing: what it does not do without reading, it does as a copy_.
+// Whether swapnet's kernel will do the operator without reading; if it cannot, it does a copy_.
 bool reads_nothing(const Thread &t, const Operator &op, Inputs inputs)
 {
     return host->device.type && !t.keeps &&
@@ -462,7 +462,8 @@ void count_flops(Thread &t, const Operator &op, Inputs inputs)
         swn_small_add(t.op.small, op.flops, op.use.data(), op.use.size(), inputs, host->lo, host->hi);
 }
 
-// An operator that is not announced, because it uses nothing of ours: the next one that is says what it took.
+// For an operator that is not announced, because it uses no tensor of interest: the next announced one reports its
+// operations.
 void carry_flops(Thread &t)
 {
     t.flops += t.op.flops;
@@ -498,8 +499,8 @@ void detach_all(const at::RecordFunction &fn)
         detach(value, true);
 }
 
-// Code that goes by PyTorch's operators, or need not do what their schemas say, is about to run. Out of sight of
-// whoever shares nothing with a device.
+// Code that bypasses PyTorch's operators, or that need not follow their schemas, is about to run. Not needed where
+// nothing is shared with a device.
 void unseen(const Operator *op, const at::RecordFunction &fn)
 {
     if (op)
@@ -526,8 +527,9 @@ bool has_device_tensors(const at::RecordFunction &fn)
     return false;
 }
 
-// Whether a kernel of the program's own computes it on a device, or a part of it. That may use other weights than it is
-// given, which are not there unless the operators that it calls are announced themselves: so it is passed by.
+// Whether a kernel of the program's own computes the operator on a device, or a part of it. Such a kernel may use
+// weights that it was not given, and these are in place only if the operators that it calls are announced: so the
+// operator itself is skipped.
 bool passes_by(Thread &t, Operator *op, const at::RecordFunction &fn)
 {
     if (!op || op->transparent || t.depth ||
@@ -538,7 +540,7 @@ bool passes_by(Thread &t, Operator *op, const at::RecordFunction &fn)
     return true;
 }
 
-// By which the end of an operator is known that counts as none.
+// Marks an operator that is skipped, for its end.
 struct SkippedOp : at::ObserverContext {
 };
 
@@ -556,8 +558,8 @@ std::unique_ptr<at::ObserverContext> on_start(const at::RecordFunction &fn)
         try {
             begin(t, *op, fn);
         } catch (...) {
-            // An exotic tensor that does not want to be looked at: it is used at its own address.
-            // One that comes and goes has none.
+            // An exotic tensor that refuses inspection is used at its own address; memory that comes and goes has no
+            // such address.
             if (!t.lent) {
                 swn_devswap_give_up(fn.inputs());
                 t.lent = swn_devswap_lend();
@@ -585,7 +587,7 @@ void on_end(const at::RecordFunction &fn, at::ObserverContext *passed_by)
     host->op_end(&t.op);
 }
 
-// Threads that a fork leaves behind must not hold these in the child. Under neither the engine is called.
+// No thread may hold these locks when the process forks. The engine is never called under them.
 void before_fork()
 {
     operators_lock.lock();
@@ -637,7 +639,7 @@ void register_kernels()
     auto *kernels =
         new torch::Library(torch::Library::IMPL, "aten", c10::DispatchKey::CPU, swn_kernels_source, __LINE__);
     kernels->impl("copy_", copy_kernel);
-    // PyTorch warns of kernels that stand before its own; these call it.
+    // PyTorch warns of kernels that replace its own; these call its own.
     Silent silent;
     Guard guard(&silent);
     swn_slices_begin(host);

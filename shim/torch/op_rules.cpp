@@ -54,7 +54,7 @@ static const swn_rule rules[] = {
     {"aten::_embedding_bag", "ri"},
     {"aten::_embedding_bag_forward_only", "ri"},
 
-    // Copies, what looks a tensor through, and what comes between layers.
+    // Copies, operators that inspect a tensor, and operators between layers.
     {"aten::copy_", "i"},
     {"aten::clone", "i"},
     {"aten::_to_copy", "i"},
@@ -77,7 +77,7 @@ static const swn_rule rules[] = {
     {"aten::avg_pool2d", "i"},
     {"aten::adaptive_avg_pool2d", "i"},
 
-    // Results that are no views by their schema; frames around fills and others.
+    // Results that are views, but not by their schema; frames around fills and other operators.
     {"aten::_unsafe_view", "m"},
     {"aten::requires_grad_", "m"},
     {"aten::retain_grad", "m"},
@@ -130,7 +130,8 @@ static const swn_rule rules[] = {
     {"aten::type_as", "m"},
 };
 
-// Schemas lie: batch norm, which is not here on purpose, writes running statistics without saying so.
+// Not every schema is true: batch norm, which is left out on purpose, writes running statistics that its schema does
+// not show.
 static const char *const that_let_go[] = {
     "aten::conv1d",
     "aten::conv2d",

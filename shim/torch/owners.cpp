@@ -39,7 +39,7 @@ void join(Owner *o, Member who)
     active += is_devices(who) || who == Member::arriving;
 }
 
-// Lock held. Whether nobody needs it any more.
+// Lock held. Whether no storage, operator or holder needs the owner any more.
 static bool is_last(Owner *o)
 {
     if (--o->members || o->stuck)
@@ -50,7 +50,7 @@ static bool is_last(Owner *o)
     return true;
 }
 
-// The device has let go of it. By the engine's thread, if that took a while.
+// Called when the device is done with the memory; by the engine's thread, if that took a while.
 static void closed(void *owner, int err)
 {
     auto *o = static_cast<Owner *>(owner);
@@ -66,7 +66,7 @@ static void closed(void *owner, int err)
     delete o;
 }
 
-// Lock held. It stays until it is closed.
+// Lock held. The owner stays until the memory is closed.
 static swn_device_memory *take_memory(Owner *o)
 {
     if (o->swaps)
@@ -77,10 +77,10 @@ static swn_device_memory *take_memory(Owner *o)
     return std::exchange(o->memory, nullptr);
 }
 
-// Without the lock: the device is waited for, and that what it has to do may wait for others who want the lock.
+// Without the lock: this waits for the device, and the device's work may wait for a thread that wants the lock.
 static void close_memory(Owner *o, swn_device_memory *memory)
 {
-    if (!o->swaps && !forked) // the engine must not wait for what this thread captures
+    if (!o->swaps && !forked) // the engine must not wait for a graph that this thread captures
         swn_devswap_capturing({device_type, static_cast<c10::DeviceIndex>(o->index)});
     int err = host->device.close(memory, &closed, o);
     if (err <= 0)
@@ -99,7 +99,7 @@ void leave(Owner *o, Member who)
         o->devices -= is_devices(who);
         if (is_devices(who) && !o->devices)
             memory = take_memory(o);
-        active -= is_devices(who) || who == Member::arriving; // after it counts as being let go of
+        active -= is_devices(who) || who == Member::arriving; // last: by now the closing counts
         if (who != Member::holder)
             fewer.notify_all();
         last = is_last(o);
@@ -198,7 +198,7 @@ std::vector<Held> hold_at(uintptr_t at, size_t bytes)
     return all;
 }
 
-// Lock held. The owner of a storage of the processor's, which becomes one of its members.
+// Lock held. The owner of a storage of the processor, which becomes a member.
 static Owner *owned(c10::StorageImpl *storage, size_t bytes)
 {
     Owner *o = owner_of(storage);
@@ -250,7 +250,7 @@ static void after_fork()
     lock.unlock();
 }
 
-// A child cannot use a device that its parent has used, so nothing there has to be told apart from its own bytes.
+// A child cannot use a device that its parent has used, so device storages there need no separation.
 static void after_fork_child()
 {
     if (device_allocator) {

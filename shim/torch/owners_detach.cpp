@@ -1,5 +1,5 @@
-// Separates a device's tensors from ours: a storage that is about to be written, or used by code that we do not see,
-// gets memory of its own.
+// Detaches a device's tensors from host memory: a storage that is about to be written, or used by code that bypasses
+// the operator hook, gets memory of its own.
 #include "shim/torch/owners.h"
 
 #include <ATen/ops/copy_native.h>
@@ -17,12 +17,12 @@ using namespace swn_owners;
 namespace
 {
 
-// Seconds that are waited for others before the program is ended: for the device, too, which takes what it takes.
+// Seconds of waiting for other threads, and for the device, before the program is ended.
 constexpr int patience = 600;
-// And where a device cannot be waited for, as something is put into a graph.
+// Seconds of waiting where a device cannot be awaited, because a graph is being captured.
 constexpr int capture_ends = 30;
 
-// Beside what this thread puts into a graph, for as long as there is one of these.
+// For its lifetime, this thread's work stays outside the graph that the thread captures.
 class Aside
 {
   public:
@@ -32,7 +32,7 @@ class Aside
             return;
         host->device.aside(1);
         graph = impl.exchangeStream(impl.getStreamFromGlobalPool(device));
-        // PyTorch hands out the same ones again and again, and the graph's is one of them.
+        // PyTorch hands out its streams in turns, and the graph's stream is one of them.
         for (int i = 0; i < streams && swn_devswap_capturing(device); i++)
             impl.exchangeStream(impl.getStreamFromGlobalPool(device));
     }
@@ -43,7 +43,7 @@ class Aside
         impl.exchangeStream(*graph);
         host->device.aside(0);
     }
-    // What has been allocated meanwhile is used by the graph's stream.
+    // The graph's stream uses the memory that was allocated meanwhile.
     void use(const at::DataPtr &data) const
     {
         if (aside)
@@ -53,7 +53,7 @@ class Aside
     Aside &operator=(const Aside &) = delete;
 
   private:
-    static constexpr int streams = 64; // more than it has
+    static constexpr int streams = 64; // more than the pool has
     c10::impl::VirtualGuardImpl impl;
     bool aside;
     c10::optional<c10::Stream> graph;
@@ -65,8 +65,8 @@ std::vector<c10::Stream> homes_of(const Owner *o)
     return o->homes;
 }
 
-// Not of the graph's own pool, if one is being captured: what it has there is overwritten whenever it runs. The bytes
-// are there before it ever does.
+// New memory, outside the graph's own pool if a graph is being captured: the graph overwrites its pool whenever it
+// runs. The bytes are in place before its first run.
 at::DataPtr own_memory(c10::Device device, size_t bytes, const Owner *o, bool keep)
 {
     auto options = at::TensorOptions().dtype(at::kByte);
@@ -77,9 +77,9 @@ at::DataPtr own_memory(c10::Device device, size_t bytes, const Owner *o, bool ke
         at::native::copy_(fresh, at::from_blob(o->data.get(), {static_cast<int64_t>(bytes)}, options), false);
     }
     aside.use(data_of(storage_of(fresh)));
-    // It is reused in the order of the stream that is current now. The program thinks that it is in that of the one on
-    // which it moved the tensor, and may have that go on reading it when the tensor is gone. Which of them that was for
-    // this storage nobody knows; one more only has the memory come back later.
+    // The allocator reuses the memory in the order of the current stream. The program assumes the order of the stream
+    // on which it moved the tensor, and may let that stream read the tensor after dropping it. Which stream that was is
+    // unknown for this storage; recording one stream too many only delays the reuse.
     c10::impl::VirtualGuardImpl impl(device.type());
     c10::Stream now = impl.getStream(device);
     for (const c10::Stream &home : homes_of(o))
@@ -88,7 +88,8 @@ at::DataPtr own_memory(c10::Device device, size_t bytes, const Owner *o, bool ke
     return storage_of(fresh)->set_data_ptr(at::DataPtr(nullptr, device));
 }
 
-// numpy and others may know where the processor's storage is: it is the device's that move, and take the bytes along.
+// numpy and other code may know the address of the processor's storage, so the device's storages move, and take the
+// bytes along.
 void detach_others(const Owner *o, const char *what)
 {
     std::vector<c10::Storage> all; // dropped without the lock
@@ -105,7 +106,8 @@ void detach_others(const Owner *o, const char *what)
             detach(storage.unsafeGetStorageImpl(), true, what);
 }
 
-// Whether that comes true. By the second, so that who is stopped for a while, and goes on, has lost only one of them.
+// Waits until the condition is true. Counts in seconds, so that a process that is stopped for a while loses one of
+// them.
 template <class Condition> bool comes_true(std::unique_lock<std::mutex> &guard, Condition condition)
 {
     for (int i = 0; i < patience; i++)
@@ -114,7 +116,7 @@ template <class Condition> bool comes_true(std::unique_lock<std::mutex> &guard, 
     return false;
 }
 
-// What other threads are about to have on a device is there, or will not be. It is held.
+// Waits until storages that other threads are about to make on a device exist, or will not be made. The owner is held.
 void wait_for_arrivals(const Owner *o, const char *what)
 {
     std::unique_lock<std::mutex> guard(lock);
@@ -124,17 +126,18 @@ void wait_for_arrivals(const Owner *o, const char *what)
     host->device.lost(what, "another thread does not come to an end with moving it to the device");
 }
 
-// Until no operator of another thread uses it on a device, and what was launched is done, as for who synchronizes. It
-// is held.
+// Waits until no operator of another thread uses the owner on a device, and launched work is done, as a synchronisation
+// would. The owner is held.
 void wait_for_others(const Owner *o, const char *what)
 {
-    bool captures = swn_devswap_capturing({device_type, static_cast<c10::DeviceIndex>(o->index)}); // that we wait for
+    bool captures = swn_devswap_capturing({device_type, static_cast<c10::DeviceIndex>(o->index)}); // to be awaited
     std::unique_lock<std::mutex> guard(lock);
     auto used = [o] { return o->devices - o->on_device > swn_devswap_holds(o); };
     for (int i = 0; i < patience; i++) {
         if (fewer.wait_for(guard, std::chrono::seconds(1), [&] { return !used() && (captures || !o->closing); }))
             return;
-        // Whatever else captures may be this thread's, on another stream, or wait for it: then it goes on in the end.
+        // Another capture may be on another stream of this thread, or wait for this thread; it then continues in the
+        // end.
         guard.unlock();
         captures |= i >= capture_ends && host->device.held_up();
         guard.lock();
@@ -147,19 +150,20 @@ void wait_for_others(const Owner *o, const char *what)
 
 enum class Taken { yes, no, uncaptured };
 
-// The storage, which is the only one that names what a graph has the address of, is to be written: there, so that the
-// graph sees it.
+// The storage, the only one with memory that a graph has the address of, is about to be written: it is written in
+// place, so that the graph sees the change.
 Taken take_over(c10::StorageImpl *storage, Owner *o) // which is held
 {
     c10::Device device = storage->device();
     std::unique_lock<std::mutex> guard(lock);
-    // What comes and goes has its bytes elsewhere; of others there may be a view in a copy that another thread makes.
+    // Memory that comes and goes has other host bytes; of other memory another thread may be making a copy through a
+    // view.
     if (!comes_true(guard, [o] { return o->swaps || !o->on_host; }))
         return Taken::no;
     if (sharing(storage) != o)
-        return Taken::yes; // by another thread, just now
+        return Taken::yes; // another thread has just taken it over
     void *at = o->swaps ? host->device.stays(o->memory) : o->address;
-    if (!at) { // it could not be brought for the graph
+    if (!at) { // the memory could not be brought in for the graph
         o->captured = false;
         return Taken::uncaptured;
     }
@@ -171,7 +175,7 @@ Taken take_over(c10::StorageImpl *storage, Owner *o) // which is held
     return Taken::yes;
 }
 
-// The processor's storages keep the bytes of these, and the device's get others.
+// The processor's storages keep these bytes, and the device's storages get other memory.
 void part(std::vector<Held> all, const char *what)
 {
     if (all.empty())
@@ -211,7 +215,7 @@ void swn_owners::detach(c10::StorageImpl *storage, bool keep, const char *what)
     }
     Held o = hold(storage);
     if (!o)
-        return; // its own memory, or a buffer, which is the device's alone
+        return; // its own memory, or a buffer, which only the device has
     Taken taken = captured(o.get()) ? take_over(storage, o.get()) : Taken::uncaptured;
     if (taken == Taken::no)
         host->device.lost(what, "a CUDA graph has its address");
@@ -221,7 +225,7 @@ void swn_owners::detach(c10::StorageImpl *storage, bool keep, const char *what)
     if (hold(storage) != o)
         return; // another thread has done it
     try {
-        // Not seen by the modes of the program, which might have made something else of it.
+        // Hidden from the program's modes, which might change the result.
         c10::impl::ExcludeDispatchKeyGuard ours(c10::DispatchKeySet(
             {c10::DispatchKey::Python, c10::DispatchKey::PythonTLSSnapshot, c10::DispatchKey::Functionalize,
              c10::DispatchKey::FuncTorchDynamicLayerFrontMode, c10::DispatchKey::FuncTorchDynamicLayerBackMode}));

@@ -1,5 +1,5 @@
-// Reports the results of operators to a callback. This file does not know the engine, so that the same code watches a
-// run without the engine.
+// Reports the results of operators to a callback. This file is independent of the engine, so that the same code watches
+// runs without it.
 #include "shim/torch/result_watch.h"
 
 #include <ATen/ATen.h>
@@ -17,7 +17,7 @@ namespace
 
 void (*tell)(const char *op, const swn_result *result);
 
-// How many records the thread's outermost operator is deep, itself included; 0: none runs.
+// How many operators deep the thread is in its outermost operator, that one included; 0: none runs.
 unsigned &depth()
 {
     static thread_local unsigned records = 0;
@@ -27,12 +27,12 @@ unsigned &depth()
 // What on_end needs of an operator whose results count.
 struct Watched : at::ObserverContext {
     std::string name;
-    bool counted = false;            // in `depth`; what is not PyTorch's own is not, so that what it calls is seen
-    size_t most = SIZE_MAX;          // results beyond are not
-    std::vector<at::Tensor> written; // of an operator that returns nothing
+    bool counted = false;            // in `depth`; the program's own are not, so that their calls are seen
+    size_t most = SIZE_MAX;          // later results are not reported
+    std::vector<at::Tensor> written; // for an operator that returns nothing
 };
 
-// Memory as it is found, which no two runs have in common.
+// Whether the operator returns uninitialised memory, which differs from run to run.
 bool leaves_unset(const std::string &name)
 {
     for (const char *start : {"aten::empty", "aten::new_empty", "aten::_empty", "aten::resize"})
@@ -51,7 +51,7 @@ void tell_tensor(const std::string &op, const at::Tensor &tensor)
 {
     if (!tensor.defined())
         return;
-    // Of a tensor that stands for others there are no sizes to be asked for.
+    // A tensor that stands for others has no sizes.
     auto keys = tensor.key_set();
     bool wrapper = keys.has(c10::DispatchKey::Python) || keys.has(c10::DispatchKey::Functionalize) ||
                    keys.has(c10::DispatchKey::FuncTorchBatched) || tensor.is_nested() || tensor.is_sparse() ||
@@ -65,7 +65,7 @@ void tell_tensor(const std::string &op, const at::Tensor &tensor)
              tensor.sizes().data(),
              tensor.strides().data()};
         if (tensor.is_meta() || tensor.numel() == 0)
-            r.data = "", r.item_bytes = 0; // it has no bytes, wherever it is
+            r.data = "", r.item_bytes = 0; // it has no readable bytes
         else if (tensor.is_cpu())
             r.data = static_cast<const char *>(tensor.storage().data_ptr().get()) +
                      static_cast<size_t>(tensor.storage_offset()) * tensor.itemsize();
@@ -114,11 +114,11 @@ std::unique_ptr<Watched> watched(const at::RecordFunction &fn)
         return nullptr;
     const swn_rule *rule = swn_rule_find(name->name.c_str());
     if ((rule && rule->uses[0] == 'm') || leaves_unset(name->name))
-        return nullptr; // a view, memory as it is found, or a frame around what is seen by itself
+        return nullptr; // a view, uninitialised memory, or a frame around operators that are seen themselves
     auto w = std::make_unique<Watched>();
     w->name = name->name;
     w->counted = name->name.compare(0, 6, "aten::") == 0;
-    // Beside the bags it has tables for a gradient, which it leaves unset where there is none to be computed.
+    // Besides the bags it returns tables for the gradient, which stay uninitialised without a gradient.
     if (w->name.find("embedding_bag") != std::string::npos)
         w->most = 1;
     const auto &schema = handle->schema();
@@ -140,7 +140,7 @@ std::unique_ptr<at::ObserverContext> on_start(const at::RecordFunction &fn)
     try {
         w = watched(fn);
     } catch (...) {
-        // Not to be looked at, in either run.
+        // The tensor refuses inspection, in both runs.
     }
     depth() = w && w->counted;
     return w;

@@ -15,8 +15,8 @@ namespace
 
 const swn_runtime_services *host;
 
-constexpr size_t least_slice = 1u << 20;  // of those that we cut ourselves
-constexpr size_t least_part = 256u << 10; // of what an operator uses: less is read by its own address
+constexpr size_t least_slice = 1u << 20;  // of slices that this file cuts
+constexpr size_t least_part = 256u << 10; // of one operator's share: smaller ones are read at the weight's own address
 
 // The argument of the running operator that has the weight's storage; -1: none.
 int argument_of(const swn_op *op, const at::Tensor &weight)
@@ -69,7 +69,7 @@ void swn_add_bias(swn_key &key, const at::Tensor *bias, const at::Scalar &beta, 
 namespace
 {
 
-// Pieces as a plan would cut them: of equal length, but for the last one.
+// Pieces of equal length, except for the last one, as a plan would cut them.
 swn_partition_points even_cuts(size_t storage_bytes, size_t bytes)
 {
     swn_partition_points cuts;
@@ -80,8 +80,8 @@ swn_partition_points even_cuts(size_t storage_bytes, size_t bytes)
     return cuts;
 }
 
-// If slices as they are keep failing this shape, longer ones are tried for the times to come. true: the weight may be
-// cut into such ones by now.
+// If the present slices keep failing for this shape, tries longer ones for later operators. true: the weight may
+// already be cut into longer ones.
 bool lengthened(swn_op *op, unsigned arg, const swn_sliced &what, uint64_t shape)
 {
     size_t all = what.weight.storage().nbytes(), next = host->tiling.slices_refused(op, arg, shape, 0, 0);
@@ -93,9 +93,8 @@ bool lengthened(swn_op *op, unsigned arg, const swn_sliced &what, uint64_t shape
     return right;
 }
 
-// In how many rows at once the math library goes through what is summed over: OpenBLAS in 320 floats or 256 doubles on
-// processors with AVX2, MKL in 384 of either; those with AVX-512 have others. Which it is shows in the bits. 0: in none
-// of these.
+// How many rows the math library sums at once: OpenBLAS 320 floats or 256 doubles on processors with AVX2, MKL 384 of
+// either; on processors with AVX-512 other numbers. The bits of the result show which. 0: none of these.
 int64_t summed_block(const swn_sliced &what)
 {
     for (int64_t rows : {384, 320, 256, 448, 512, 640})
@@ -105,7 +104,8 @@ int64_t summed_block(const swn_sliced &what)
     return 0;
 }
 
-// In what slices it can take the weight. false: in none, or nobody wants to know. May throw PyTorch's errors.
+// Finds the slices in which the operator can take the weight. false: none, or the engine does not want to know. May
+// throw PyTorch's errors.
 bool rows_to_offer(swn_op *op, unsigned arg, const swn_sliced &what, uint64_t shape, swn_row_geometry &rows)
 {
     int64_t block = !what.summed ? what.block : host->tiling.slices_wanted(op, arg, shape) ? summed_block(what) : 0;
@@ -114,7 +114,7 @@ bool rows_to_offer(swn_op *op, unsigned arg, const swn_sliced &what, uint64_t sh
     return block > 0;
 }
 
-// The slices of the weight, if all of them are of whole rows and give the right bits.
+// The slices of the weight, if all of them are whole rows and give the right bits.
 bool right_slices(swn_op *op, unsigned arg, const swn_sliced &what, const swn_row_geometry *offered,
                   swn_partition_points &cuts)
 {
@@ -126,7 +126,7 @@ bool right_slices(swn_op *op, unsigned arg, const swn_sliced &what, const swn_ro
     return false;
 }
 
-// `where` says of each part where its rows are; nullptr: nowhere any more.
+// `where` returns the address of a part's rows; nullptr: they are not available any more.
 template <typename Where> at::Tensor part_by_part(const swn_sliced &what, const swn_partition_points &cuts, Where where)
 {
     at::Tensor out = what.summed ? at::Tensor() : at::empty(what.sizes, what.input.options());
@@ -139,8 +139,8 @@ template <typename Where> at::Tensor part_by_part(const swn_sliced &what, const 
     return done ? out : at::Tensor();
 }
 
-// All of the weight is in memory, or read through its mapping, but for the copy that the kernel would make of it there
-// is no room: so it makes one of a part after the other.
+// All of the weight is in memory, or read through its mapping, but the copy that the kernel would make of it does not
+// fit: so the kernel copies and computes one part after the other.
 at::Tensor with_smaller_copies(const swn_sliced &what)
 {
     size_t storage_bytes = what.weight.storage().nbytes(), rows = least_slice / what.row_bytes / 64 * 64 + 64;
@@ -165,7 +165,7 @@ at::Tensor lent_in_slices(swn_op *op, unsigned arg, const swn_sliced &what, cons
     }
     at::Tensor out = part_by_part(what, cuts, [&](const swn_part &part) -> const char * {
         auto from = static_cast<const char *>(host->tiling.slice_lend(op, arg, part.off, part.bytes));
-        return from ? from + part.skip : nullptr; // cut differently meanwhile
+        return from ? from + part.skip : nullptr; // cut in another way meanwhile
     });
     if (out.defined())
         host->tiling.slice_lend(op, arg, 0, 0);
@@ -183,7 +183,7 @@ at::Tensor swn_compute_in_slices(const swn_sliced &what)
     auto arg = static_cast<unsigned>(index);
     if (what.doubtful && !op->args[arg].accessed && !op->args[arg].sliced)
         return {};
-    // Cuts fall on whole rows from the storage's beginning.
+    // Cuts are at whole rows from the storage's beginning.
     size_t begin = static_cast<size_t>(what.weight.storage_offset()) * what.weight.itemsize();
     bool cuttable = begin % what.row_bytes == 0;
     if (!op->args[arg].sliced && !cuttable)
@@ -201,7 +201,7 @@ at::Tensor swn_compute_in_slices(const swn_sliced &what)
                 return out;
         }
         return with_smaller_copies(what);
-    } catch (const c10::Error &) { // no memory within a strict budget: whole it may fit, or fails as it should
+    } catch (const c10::Error &) { // no memory within a strict budget: the whole may fit, or fails as it should
         if (op->args[arg].sliced)
             host->tiling.slice_lend(op, arg, what.weight.storage().nbytes(), 1); // no such piece: by its own address
         return {};

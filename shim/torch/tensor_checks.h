@@ -1,10 +1,10 @@
-// Checks that kernels of ours make before they read a tensor's bytes themselves.
+// Checks that swapnet's kernels make before they read a tensor's bytes themselves.
 #ifndef SWN_SHIM_TORCH_TENSOR_CHECKS_H
 #define SWN_SHIM_TORCH_TENSOR_CHECKS_H
 
 #include <ATen/core/Tensor.h>
 
-// Named tensors are gone in later versions.
+// Later versions have no named tensors.
 template <typename T> auto swn_named(const T &tensor, int) -> decltype(tensor.has_names())
 {
     return tensor.has_names();
@@ -14,7 +14,7 @@ template <typename T> bool swn_named(const T &, long)
     return false;
 }
 
-// Whether the numbers of the tensor are those in its memory, of this type.
+// Whether the tensor's numbers are those in its memory, of this type.
 inline bool swn_simple(const at::Tensor &tensor, at::ScalarType type)
 {
     return tensor.is_cpu() && tensor.layout() == at::kStrided && tensor.scalar_type() == type &&

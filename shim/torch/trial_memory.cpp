@@ -9,10 +9,10 @@ namespace
 
 const swn_runtime_services *host;
 
-// Of a large weight more, so that there are not too many mappings.
+// A large weight has a longer period, so that there are not too many mappings.
 constexpr size_t least_period = 1u << 20, most_periods = 256;
 
-// With all the bits that the type has: products of fewer are exact, and say nothing of how they are rounded.
+// With all bits of the type: products of numbers with fewer bits are exact, and do not show how they are rounded.
 template <typename T> T rounded(double number)
 {
     return static_cast<T>(static_cast<float>(number));
@@ -45,7 +45,7 @@ void fill(char *at, size_t bytes, at::ScalarType type)
         numbers<at::BFloat16>(at, bytes);
 }
 
-// The bits of a type: so many of the exponent's and of the fraction's.
+// The number of bits of a type's exponent and fraction.
 struct Bits {
     unsigned exponent, fraction;
 };
@@ -66,7 +66,7 @@ template <typename U> void odd_row(U *row, size_t n, size_t number, Bits bits)
     case 5:
         for (size_t i = 0; i < n; i++)
             row[i] = i % 2 ? sign : U{0};
-        // Few, as processors take their time for them, and for all that is added to them.
+        // Only a few, as processors are slow with denormal numbers, and with all sums that contain them.
         for (size_t i = n - std::min<size_t>(n, 4); i < n; i++)
             row[i] = static_cast<U>((U{1} << (bits.fraction - 1)) + i);
         break;

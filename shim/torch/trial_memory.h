@@ -1,4 +1,4 @@
-// Memory for trials: numbers that are a few MiB mapped over and over, and allocations likewise.
+// Memory for trials: numbers and allocations that map a few MiB over and over.
 #ifndef SWN_SHIM_TORCH_TRIAL_MEMORY_H
 #define SWN_SHIM_TORCH_TRIAL_MEMORY_H
 
@@ -8,15 +8,15 @@
 
 // The most bytes that are mapped over and over.
 constexpr size_t swn_most_period = 4u << 20;
-// The bits may depend on where in a page, or in a line of the cache, numbers begin.
+// The bits may depend on the offset of numbers in a page, or in a cache line.
 constexpr size_t swn_page = 4096, swn_line = 64;
 
-// Ordinary ones show in what order they are added up, and how that is rounded. Odd ones are the same, but that some
-// rows have an infinite one, or two of what is no number, of which one is what comes out, or are all zeros of both
-// signs with denormal ones at their ends.
+// Ordinary numbers show in what order they are added up, and how the sum is rounded. Odd numbers are the same, except
+// that some rows have an infinity, or two NaNs, of which the result keeps one, or are all zeros of both signs with
+// denormal numbers at their ends.
 enum class swn_numbers_kind { ordinary, odd };
 
-// Memory that reads as random numbers of one type, as much as is asked for, out of `period` bytes.
+// Memory that reads as random numbers of one type, of any size, out of `period` bytes.
 class swn_random
 {
   public:
@@ -24,7 +24,7 @@ class swn_random
                size_t row_bytes = 0);
     swn_random(const swn_random &) = delete;
     ~swn_random();
-    // nullptr: there is no memory.
+    // nullptr: no memory.
     char *base() const
     {
         return base_;
@@ -35,7 +35,7 @@ class swn_random
     char *base_ = nullptr;
 };
 
-// This thread's tensors of `bytes`, or a little more, repeat themselves after `period`, as long as this lives.
+// During its life, this thread's tensors of `bytes`, or a little more, repeat themselves after `period`.
 class swn_folding
 {
   public:

@@ -20,7 +20,8 @@ namespace
 
 const swn_runtime_services *host;
 
-// Rows after which a weight repeats itself where kernels copy it in blocks of rows: of 8 to 64 each, or of one group.
+// Rows after which a weight repeats itself where kernels copy it in blocks of rows: blocks have 8 to 64 rows, or one
+// group.
 constexpr size_t block_rows = 64;
 constexpr size_t most_trials = 512; // shapes that are remembered
 
@@ -34,10 +35,10 @@ struct Less {
 
 enum class Found { same, differs, no_room };
 
-// What is known of some slices.
+// The result of a trial.
 struct Trial {
-    Found found = Found::no_room; // to try them: the next time there may be
-    size_t folded = 0;            // rows after which copies of the weight were folded, at most, with other bits
+    Found found = Found::no_room; // no_room: not tried, but may be tried again
+    size_t folded = 0;            // most rows after which folded copies of the weight gave other bits
 };
 
 std::mutex trials_lock; // a fork waits for it
@@ -53,17 +54,17 @@ size_t input_in_line(const swn_sliced &what)
     return reinterpret_cast<uintptr_t>(what.input.data_ptr()) % swn_line;
 }
 
-// So many rows, which are whole pages: a copy in an order of the kernel's, block by block of rows, repeats itself as
-// well, and can lie in as little memory. 0: that would be too much.
+// As many rows as fill whole pages: a copy in the kernel's own order, block by block of rows, repeats itself as well,
+// and needs as little memory. 0: that would be too much.
 size_t period_of_rows(const swn_sliced &what, size_t rows)
 {
     size_t period = what.row_bytes * rows / std::gcd(what.row_bytes * rows, swn_page) * swn_page;
     return period <= swn_most_period && period < what.weight.nbytes() ? period : 0;
 }
 
-// One trial, in which the weight repeats itself after so many bytes: with numbers of that kind. Where copies of all of
-// it are folded, they are right if kernels make them block by block of rows; if they do not, their numbers are others,
-// and so are the bits.
+// One trial with numbers of that kind, in which the weight repeats itself after `period` bytes. If copies of all of it
+// are folded, they are right if the kernel copies block by block of rows; otherwise their numbers differ, and so do the
+// bits.
 Found same_with(const swn_numbers_kind kind, const swn_sliced &what, const swn_partition_points &cuts, size_t period,
                 bool folded)
 {
@@ -95,18 +96,18 @@ Found same_with(const swn_numbers_kind kind, const swn_sliced &what, const swn_p
     return same && (!what.summed || swn_same_bits(sum, expect)) ? Found::same : Found::differs;
 }
 
-// With numbers that show how they are rounded, and with those that nothing is rounded in.
+// With numbers that show the rounding, and with numbers that are never rounded.
 Found same_in_parts(const swn_sliced &what, const swn_partition_points &cuts, size_t period, bool folded)
 {
     Found found = same_with(swn_numbers_kind::ordinary, what, cuts, period, folded);
     if (found != Found::same)
         return found;
-    // So that odd rows are rows all the way.
+    // so that odd rows are odd in their whole length
     size_t whole_rows = folded ? 0 : period_of_rows(what, (period / what.row_bytes / block_rows + 1) * block_rows);
     return same_with(swn_numbers_kind::odd, what, cuts, whole_rows ? whole_rows : period, folded);
 }
 
-// Whether its result could be taken for a copy of the weight.
+// Whether the result is as large as a copy of the weight, and could be taken for one.
 bool result_like_weight(const swn_sliced &what)
 {
     size_t bytes = what.weight.itemsize();
@@ -115,8 +116,8 @@ bool result_like_weight(const swn_sliced &what)
     return bytes >= what.weight.nbytes() / 2 && bytes / 2 <= what.weight.nbytes();
 }
 
-// With copies of the weight folded: after as many rows as there is room for, since not all kernels make do with the
-// smallest blocks, but not as few as was tried before.
+// With folded copies of the weight: after as many rows as there is room for, since some kernels need more than the
+// smallest blocks, but after more than the last failed try.
 bool same_folded(const swn_sliced &what, const swn_partition_points &cuts, size_t input_bytes, size_t &before)
 {
     if (weight_in_page(what) || result_like_weight(what))
@@ -142,7 +143,7 @@ void try_out(const swn_sliced &what, const swn_partition_points &cuts, Trial &tr
             trial.found = Found::same;
             return;
         }
-        // What is not made so needs room for another copy of the weight.
+        // A copy that cannot be folded needs room for the whole weight once more.
         if (!host->tiling.trial_room(bytes + bytes / 8 + input_bytes + swn_most_period))
             return;
     }
@@ -162,7 +163,7 @@ void add_shape(swn_key &key, const swn_sliced &what)
 
 } // namespace
 
-// Not all of them go by PyTorch's number, and a program can tell them another one.
+// Not all libraries follow PyTorch's number, and a program can give them another one.
 uint64_t swn_library_threads()
 {
     using count_fn = int (*)();
@@ -218,7 +219,7 @@ bool swn_same_in_slices(const swn_sliced &what, const swn_partition_points &cuts
     int64_t n = 0, before = 0;
     add_shape(key, what);
     swn_each_part(what, cuts, [&](const swn_part &part) {
-        if (part.count != before) { // where the cuts are is all that counts
+        if (part.count != before) { // only the cuts count
             key.add(n);
             key.add(part.count);
         }

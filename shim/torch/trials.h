@@ -7,21 +7,21 @@
 
 #include "shim/torch/slices.h"
 
-// The slices of a storage. More kinds than these are too many.
+// The slices of a storage. Storages with more kinds of slices are not tried.
 struct swn_partition_points {
     std::array<swn_slices, 256> kinds;
     size_t n = 0;
 };
 
-// `count` rows from `row` on lie in the slice of `bytes` at `off` of the weight's storage, from the slice's byte `skip`
+// `count` rows from `row` on, in the slice of `bytes` at `off` of the weight's storage, from the slice's byte `skip`
 // on.
 struct swn_part {
     size_t off, bytes, skip;
     int64_t row, count;
 };
 
-// Calls act(part) with what there is of the weight in each slice of its storage, in their order, until it says false.
-// false: it did, or slices end within a row, or are not of all of the storage.
+// Calls act(part) for the weight's rows in each slice of its storage, in their order, until act returns false. false:
+// act returned false, or slices end within a row, or do not cover the storage.
 template <typename Act> bool swn_each_part(const swn_sliced &what, const swn_partition_points &cuts, Act act)
 {
     size_t begin = static_cast<size_t>(what.weight.storage_offset()) * what.weight.itemsize();
@@ -39,17 +39,17 @@ template <typename Act> bool swn_each_part(const swn_sliced &what, const swn_par
     return at == what.weight.storage().nbytes();
 }
 
-// How many threads the math libraries say that they use, all of them as one number.
+// The math libraries' thread counts, combined into one number.
 uint64_t swn_library_threads();
 
 // Adds the user's settings of PyTorch and its libraries to the key.
 void swn_add_settings(swn_key &key);
 
-// A hash of all that the bits of the operator's result may depend on, but for the slices; not 0.
+// A hash of all that the bits of the operator's result may depend on, except for the slices; not 0.
 uint64_t swn_shape_of(const swn_sliced &what);
 
-// Whether such slices have been tried, or now are, and gave the same bits. No, but not for good, where there is no room
-// to try them now. May throw PyTorch's errors.
+// Whether such slices have been tried, or are tried now, and gave the same bits. Where there is no room to try them now
+// the answer is no, and may change later. May throw PyTorch's errors.
 bool swn_same_in_slices(const swn_sliced &what, const swn_partition_points &cuts);
 
 // Around a fork, in the thread that forks.

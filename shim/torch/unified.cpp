@@ -29,7 +29,8 @@ using namespace swn_owners;
 namespace
 {
 
-// An operator of another thread ends at some time, unless it waits for this one. So long for who can do without.
+// An operator of another thread ends at some time, unless it waits for this one. A caller that has an alternative waits
+// this long.
 constexpr auto operators_end = std::chrono::seconds(30);
 
 at::Tensor tensor_over(at::DataPtr data, size_t bytes, c10::Device device, const at::Tensor &like)
@@ -42,8 +43,8 @@ at::Tensor tensor_over(at::DataPtr data, size_t bytes, c10::Device device, const
     return t;
 }
 
-// A CPU tensor of the same bytes as this device tensor of `o`.
-at::Tensor host_view(const at::Tensor &t, Owner *o) // which is held
+// A CPU tensor with the same bytes as this device tensor of `o`.
+at::Tensor host_view(const at::Tensor &t, Owner *o) // `o` is held
 {
     {
         std::lock_guard<std::mutex> guard(lock);
@@ -65,10 +66,10 @@ at::Tensor flat(const at::Tensor &t)
     return f;
 }
 
-// A copy of a dense CPU tensor in memory of its own, which may be registered rather than made.
+// A copy of a dense CPU tensor in its own memory, which may be registered instead of made.
 at::Tensor twin_of(const at::Tensor &self)
 {
-    c10::InferenceMode ordinary(false); // the tensors of which are not looked into
+    c10::InferenceMode ordinary(false); // tensors of inference mode are not inspected
     at::Tensor twin = at::empty_strided(self.sizes(), self.strides(), self.options().device(at::kCPU));
     at::Tensor to = flat(twin);
     swn_copy_outermost(to, flat(self));
@@ -100,7 +101,7 @@ c10::Device current(c10::Device device)
 
 swn_way way_of(const at::Tensor &self, c10::Device device, bool parameter)
 {
-    c10::DeviceGuard guard(current(device)); // whose memory is looked at
+    c10::DeviceGuard guard(current(device)); // the device whose memory is inspected
     auto way =
         static_cast<swn_way>(host->device.way(current(device).index(), address_of(self), self.nbytes(), parameter));
     return way == SWN_WAY_ALIAS && !whole(self) ? SWN_WAY_COPY : way;
@@ -115,7 +116,7 @@ bool keeps(const at::Tensor &self, c10::optional<at::ScalarType> dtype, c10::opt
     return !format || *format == at::MemoryFormat::Preserve || self.is_contiguous(*format);
 }
 
-// How a copy that keeps everything gets to the device.
+// How a copy that keeps everything reaches the device.
 swn_way takes(const at::Tensor &self, c10::Device device)
 {
     if (given_up || device.type() != device_type || !self.is_cpu() || !plain(self) || !self.numel())
@@ -123,7 +124,7 @@ swn_way takes(const at::Tensor &self, c10::Device device)
     return way_of(self, device, self.requires_grad() && self.is_leaf());
 }
 
-// Whoever gives everything up goes by what is remembered: what comes too late for him is given up here.
+// swn_unified_give_up goes through the remembered tensors; a tensor that comes too late for it is given up here.
 void remember(const at::Tensor &t)
 {
     {
@@ -134,7 +135,7 @@ void remember(const at::Tensor &t)
         detach(storage_of(t), true, compiled);
 }
 
-// A device tensor for an owner of whom the lock's holder has made a member of it.
+// A device tensor for an owner in which the caller, holding the lock, has made room for a member.
 at::Tensor member(Owner *o, c10::Device device, const at::Tensor &like)
 {
     c10::Stream stream = c10::impl::VirtualGuardImpl(device_type).getStream(device);
@@ -148,7 +149,8 @@ at::Tensor member(Owner *o, c10::Device device, const at::Tensor &like)
     return t;
 }
 
-// A device tensor whose bytes are nobody else's: those of `data`, or, without, a buffer for what is at `from`.
+// A device tensor that shares its bytes with no other: those of `data`, or, without data, a buffer for the bytes at
+// `from`.
 at::Tensor sole(at::DataPtr data, uintptr_t from, size_t bytes, c10::Device device, const at::Tensor &like)
 {
     auto *o = new Owner;
@@ -185,7 +187,7 @@ at::Tensor by_reference(const at::Tensor &self, c10::Device device)
     return t;
 }
 
-// The lock, which is held, is let go of meanwhile: that reads from the disk, and asks the driver.
+// Releases the lock, which is held, meanwhile: this reads from the disk, and calls the driver.
 void open_alias(Owner *o, c10::Device device, std::unique_lock<std::mutex> &guard)
 {
     o->opening = true;
@@ -209,10 +211,11 @@ void open_alias(Owner *o, c10::Device device, std::unique_lock<std::mutex> &guar
 
 at::Tensor by_alias(const at::Tensor &self, c10::Device device)
 {
-    bool captures = swn_devswap_capturing(device); // that a device may be waiting for
+    bool captures = swn_devswap_capturing(device); // the device may be waiting for a capture
     Arriving arriving = announced(storage_of(self), self.nbytes());
     Owner *o = arriving.get();
-    // The program may be having the driver register them: that is seen now if it began before, and else waits for us.
+    // The program may be registering the bytes with the driver: a registration that began before is seen now, and a
+    // later one waits.
     if (given_up || host->device.programs(address_of(self)))
         return {};
     std::unique_lock<std::mutex> guard(lock);
@@ -229,8 +232,8 @@ at::Tensor by_alias(const at::Tensor &self, c10::Device device)
     return member(o, device, self);
 }
 
-// Its own bytes, or those of a copy that is registered to a store: what PyTorch has mapped lies at any place in its
-// file, from which the disk does not read into the device's buffers.
+// The tensor itself, or a copy that is registered to a store: a tensor in a file that PyTorch mapped may have any
+// offset, and the disk reads into the device's buffers from aligned offsets only.
 at::Tensor readable(const at::Tensor &self)
 {
     uintptr_t at = address_of(self);
@@ -239,19 +242,19 @@ at::Tensor readable(const at::Tensor &self)
     return mapped && !swn_current_op() && host->device.watch() ? twin_of(self) : self;
 }
 
-// Whether a copy of it is put into a graph now, to be made whenever that is run: by the device then.
+// Whether a copy of the tensor is captured into a graph now, so that the device makes it whenever the graph runs.
 bool in_graph(const at::Tensor &t)
 {
     return shared(t) && !forked && swn_devswap_capturing(t.device());
 }
 
-// Undefined: PyTorch is to copy it.
+// Undefined: PyTorch has to copy it.
 at::Tensor to_device(const at::Tensor &self, c10::Device device)
 {
     swn_way way = takes(self, device);
     if (way == SWN_WAY_COPY || (way != SWN_WAY_BUFFER && !host->device.watch()))
         return {};
-    at::Tensor first = at::empty({0}, self.options().device(device).requires_grad(false)); // wakes the device up
+    at::Tensor first = at::empty({0}, self.options().device(device).requires_grad(false)); // initialises the device
     device_allocator = storage_of(first)->allocator();
     device = current(device);
     if (!swn_devswap_has_streams(device))
@@ -268,7 +271,7 @@ at::Tensor to_device(const at::Tensor &self, c10::Device device)
     }
 }
 
-// Whether Python knows the tensor: by its slot for that, which PyTorch has kept in three ways.
+// Whether Python knows the tensor: by its slot for the Python object, which PyTorch has implemented in three ways.
 template <class I> auto has_object(const I *i, int) -> decltype(i->pyobj_slot()->load_pyobj() != nullptr)
 {
     return i->pyobj_slot()->load_pyobj() != nullptr;
@@ -285,16 +288,16 @@ template <class I> bool has_object(const I *i, ...)
     return const_cast<I *>(i)->pyobj_interpreter() != nullptr;
 }
 
-// Whether a storage is known to a storage object and to a tensor that was made to copy it, and to hardly anybody else:
-// the call that makes the copy holds it up to twice.
+// Whether only one storage object, and one tensor that was made for copying, know the storage; the call that makes the
+// copy holds it up to twice.
 bool is_passing(const at::Tensor &t)
 {
     return plain(t) && t.scalar_type() == at::kByte && t.dim() == 1 && whole(t) &&
            !has_object(t.unsafeGetTensorImpl(), 0) && t.storage().use_count() >= 2 && t.storage().use_count() <= 3;
 }
 
-// Whether self.copy_(source) is to be done by letting `self` name the bytes of a checkpoint. So torch.load fills the
-// storages that it has allocated on the device: nobody has seen them yet, and they may as well come to lie elsewhere.
+// Whether self.copy_(source) can be done by letting `self` name the bytes of a checkpoint. torch.load fills storages in
+// this way that it has just allocated on the device: no other code has seen them, so their address may change.
 bool replaces(const at::Tensor &self, const at::Tensor &source)
 {
     if (self.device().type() != device_type || !source.is_cpu() || !is_passing(self) || !is_passing(source) ||
@@ -317,7 +320,7 @@ bool replaced(at::Tensor &self, const at::Tensor &source)
     return true;
 }
 
-// What was launched before may be about to write the memory that the processor is to write: a copy that does not block.
+// Work that was launched before may still write the memory that the processor is about to write: a non-blocking copy.
 void catch_up(c10::Device device)
 {
     c10::impl::VirtualGuardImpl guard(device.type());
@@ -345,8 +348,8 @@ at::Tensor to_copy(const at::Tensor &self, c10::optional<at::ScalarType> dtype, 
     return at::native::_to_copy(self, dtype, layout, device, pin, non_blocking, format);
 }
 
-// Whether a kernel of the device's makes the copy, and finds the bytes. The runtime's own copies want to know whose
-// memory a pointer names, and of ours they may think otherwise.
+// Whether a kernel of the device makes the copy, and can read the bytes. The runtime's own copies ask who owns a
+// pointer's memory, and may judge swapnet's memory wrongly.
 bool converts(const at::Tensor &self, const at::Tensor &source, const Owner *o)
 {
     return self.device() == source.device() && self.scalar_type() != source.scalar_type() && !forked &&
@@ -367,7 +370,7 @@ at::Tensor &copy(at::Tensor &self, const at::Tensor &source, bool non_blocking)
 }
 
 #ifdef SWN_DEVICE_ALLOCATOR
-// That of a device that has been used.
+// The allocator of a device that has been used.
 c10::DeviceAllocator *caching()
 {
     auto *allocator = dynamic_cast<c10::DeviceAllocator *>(c10::GetAllocator(device_type));
@@ -424,7 +427,7 @@ void swn_unified_trim(int device)
         if (c10::DeviceAllocator *allocator = caching())
             allocator->emptyCache();
     } catch (const std::exception &) {
-        // It was only a try.
+        // Failure is allowed here.
     }
 #else
     (void)device;
