@@ -1,11 +1,12 @@
 /* Places for activations. The engine records the tensors that a pass allocates, with their sizes and lives; a pass that
  * recurs is laid out (scheduler/planner/activation_layout.h), and from then on the k-th tensor of a pass that has gone
- * as planned so far gets its planned address: pages that are there, nothing to search, and no more memory than the pass
- * needs at its fullest.
+ * as planned so far gets its planned address: its pages exist, no search is needed, and the region is no larger than
+ * the peak of the pass.
  *
  * A plan is a proposal. A tensor gets a place only when no other tensor has it, so a tensor that outlives its pass
  * keeps its bytes. Once a pass departs from the plan, its tensors are allocated as if there were no plan, until the
- * pass ends. Records, plans and the region they lie in belong to a thread. */
+ * pass ends. Records, plans and the region they lie in belong to a thread.
+ */
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,42 +19,42 @@
 #include "skeleton/engine/accounting.h"
 
 #define FIRST_SLOTS 256
-/* Laying out so many takes some 20 ms, once. */
+/* Laying out this many tensors takes some 20 ms, once. */
 #define MOST_SLOTS 2048
 #define MOST_PLANS 16
-/* A plan that nobody has used for so many passes makes way for another. */
+/* A plan that was not used for this many passes may be replaced. */
 #define IDLE_PASSES 256
-/* Passes remembered by a hash only, to see that they recur. */
+/* Passes that are remembered by a hash only, to see that they recur. */
 #define SEEN 64
-/* A region whose pages come and go is made of huge pages so often. */
+/* How often a region whose pages come and go is promoted to huge pages. */
 #define PROMOTIONS_MOST 8
-/* Passes until it is known what is needed beside a new region. */
+/* Passes until the memory that is needed beside a new region is known. */
 #define SETTLING 2
-/* Lives may change from pass to pass for ever: a plan is mended so often. */
+/* How often a plan is corrected: lifetimes may change from pass to pass for ever. */
 #define MOST_MENDED 8
-/* Of other threads, while one does nothing: it is given up, and its room with it. */
+/* Accesses of other threads after which an idle thread's region is given up, with its room. */
 #define IDLE_ACCESSES 4096
 
 /* The tensors of one pass. */
 struct record {
     struct swn_activation_tensor *slots;
     size_t n, room;
-    int lost; /* it is incomplete */
+    int lost; /* tensors are missing in it */
 };
 
 struct plan {
     struct record pass;
     uint64_t hash, extent;
-    uint64_t used; /* the last pass that went as planned */
+    uint64_t used; /* the last pass that followed the plan */
     unsigned missed, mended;
 };
 
 struct swn_activation_plan {
-    struct record now, last; /* the pass under way, and the one before: of that, some are alive still */
+    struct record now, last; /* the pass under way, and the one before, some of whose tensors may still live */
     uint64_t pass;
     struct plan plans[MOST_PLANS];
     size_t count;
-    struct plan *plan; /* that the pass under way has followed so far; NULL: none */
+    struct plan *plan; /* the plan that the pass under way has followed so far; NULL: none */
     struct swn_activation_region *region;
     uint64_t seen[SEEN];
     size_t seen_at;
@@ -67,7 +68,7 @@ static uint64_t hash_of(const struct record *r)
     return h | 1;
 }
 
-/* Whether the first n of both are of the same size. */
+/* Whether the first n tensors of both have the same sizes. */
 static int alike(const struct record *a, const struct record *b, size_t n)
 {
     for (size_t i = 0; i < n; i++)
@@ -101,7 +102,7 @@ static int reserve(struct record *r, size_t n)
     return 1;
 }
 
-/* Lays `pass` out. 0: there is no memory to do it, and no plan. */
+/* Lays `pass` out. 0: no memory, and no plan. */
 static int lay_out(struct plan *p, const struct record *pass)
 {
     if (!reserve(&p->pass, pass->n))
@@ -112,8 +113,7 @@ static int lay_out(struct plan *p, const struct record *pass)
     return !swn_activation_layout_place(p->pass.slots, pass->n, SWN_GRANULE, &p->extent);
 }
 
-/* A region that all plans find room in, and that is not much larger. 0: there is
- * none. */
+/* Provides a region with room for all plans that is not much larger. 0: there is none. */
 static int have_region(struct swn_engine *e, struct swn_activation_plan *s)
 {
     uint64_t most = 0;
@@ -156,7 +156,7 @@ static void forget(struct swn_engine *e, struct swn_activation_plan *s)
     s->region = NULL;
 }
 
-/* A free descriptor, or that of a plan which is not used any more; or NULL. */
+/* A free descriptor, or that of an unused plan; or NULL. */
 static struct plan *place_for_plan(struct swn_activation_plan *s)
 {
     if (s->count < MOST_PLANS)
@@ -184,13 +184,13 @@ static int recurs(struct swn_activation_plan *s, uint64_t hash)
     return 0;
 }
 
-/* Everything is known of a pass: all its tensors are gone, or another pass old. */
+/* Concludes a pass of which everything is known: all its tensors are gone, or another pass old. */
 static void conclude(struct swn_engine *e, struct swn_activation_plan *s, const struct record *pass)
 {
     uint64_t hash = hash_of(pass);
     struct plan *p = plan_of(s, pass, hash);
-    /* One thread's activations have a region. Threads that take turns would each keep theirs, until nothing of the
-     * budget is left for weights; the others' come and go on demand. */
+    /* Only one thread's activations have a region. Threads that take turns would each keep theirs, until no budget is
+     * left for weights; the activations of other threads come and go on demand. */
     if (!s->region && swn_arena_region_bytes(e->arena))
         return;
     if (p) {
@@ -208,8 +208,8 @@ static void conclude(struct swn_engine *e, struct swn_activation_plan *s, const 
         say_layout(p);
 }
 
-/* In the first pass with another region there are tensors beside it that will be in it from then on; the one after that
- * shows what has to be left for activations. */
+/* In the first pass with a new region some tensors still lie beside it, and lie in it from the next pass on; that pass
+ * shows how much has to be left for activations. */
 static void settle(struct swn_engine *e)
 {
     if (!e->regions.warmup_passes)
@@ -230,7 +230,7 @@ static int has_small_pages(const struct swn_engine *e)
     return e->regions.small_pages && e->regions.huge_promotions < PROMOTIONS_MOST;
 }
 
-/* Whether all of a huge page's place has pages, and they are ordinary ones that can be moved. */
+/* Whether all pages of a huge page's place exist, and are ordinary ones that can be moved. */
 static int is_solid(const struct swn_engine *e, const struct swn_activation_region *region, size_t at)
 {
     size_t end = at + SWN_HUGE;
@@ -250,7 +250,7 @@ static void make_huge(struct swn_engine *e, uintptr_t at)
     (void)swn_huge_collapse((void *)at, SWN_HUGE);
 }
 
-/* All that a pass has been through is counted: making huge pages of it takes no more memory. */
+/* A region that has been through a pass is counted in full, so promoting it to huge pages takes no more memory. */
 static void promote_to_huge(struct swn_engine *e)
 {
     if (!has_small_pages(e) || e->regions.warmup_passes)
@@ -314,7 +314,7 @@ void swn_activation_plan_refuse(struct swn_engine *e)
 
 /* --- a pass --- */
 
-/* The plan that the pass has followed so far and that goes on with n bytes, or NULL. */
+/* The plan that the pass has followed so far and that continues with n bytes, or NULL. */
 static struct plan *goes_on(struct swn_activation_plan *s, size_t n)
 {
     size_t k = s->now.n;
@@ -326,7 +326,8 @@ static struct plan *goes_on(struct swn_activation_plan *s, size_t n)
     return NULL;
 }
 
-/* Memory of the region that nobody has, and no tensor of the plan needs until the pass has made so many allocations. */
+/* Memory of the region that no tensor has, and no tensor of the plan needs until the pass has made a given number of
+ * allocations. */
 static int find_gap(struct swn_engine *e, const struct swn_activation_plan *s, size_t n, uint32_t until, size_t *out)
 {
     const struct record *pass = &s->plan->pass;
@@ -344,7 +345,7 @@ static int find_gap(struct swn_engine *e, const struct swn_activation_plan *s, s
     return 0;
 }
 
-/* A pass that no plan is for has the region to itself. */
+/* A pass without a plan has the region to itself. */
 static int find_anywhere(struct swn_engine *e, const struct swn_activation_plan *s, size_t n,
                          struct swn_activation_slot *out)
 {

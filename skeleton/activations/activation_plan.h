@@ -12,7 +12,7 @@
 void swn_activation_plan_passed(struct swn_engine *e, struct swn_thread_state *t);
 /* Forgets all plans of the thread, whose model is gone. */
 void swn_activation_plan_drop(struct swn_engine *e, struct swn_thread_state *t);
-/* Gives up all regions, and makes none while the budget is what it is now. */
+/* Gives up all regions, and makes none while the budget stays the same. */
 void swn_activation_plan_refuse(struct swn_engine *e);
 /* Whether the next tensor of t (or NULL), of n bytes, has a planned place, and no tensor is there. */
 int swn_activation_plan_find(struct swn_engine *e, struct swn_thread_state *t, size_t n,

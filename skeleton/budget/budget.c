@@ -1,10 +1,10 @@
-/* The budget of a process that runs, changed from outside.
+/* Changes the budget of a running process.
  *
  * A larger one is the limit from the next allocation on. A smaller one is at first only the target: the thread in this
  * file makes the plan for it without the lock, puts it into force, and evicts one range after the other, while the
- * limit follows the resident bytes down. So the program's own threads never pay for more than what they allocate, and a
- * program that computes nothing shrinks as well (invariant 12). Memory that an operator is using goes when the operator
- * ends. */
+ * limit follows the resident bytes down. So the program's own threads never pay for more than their own allocations,
+ * and an idle program shrinks as well (invariant 12). Memory that an operator is using leaves when the operator ends.
+ */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <sched.h>
@@ -24,25 +24,25 @@
 #include "skeleton/engine/accounting.h"
 #include "skeleton/core/residency_steps.h"
 
-/* With nothing else to let go of, and no operator ending for so long, what they use goes too: it is read back, or, for
- * what is written, becomes resident over the limit. */
+/* When nothing else can leave, and no operator has ended for this long, the memory of operators leaves, too: it is read
+ * back, or, if it is written, becomes resident over the limit. */
 #define PATIENCE_MS 20
-/* Bytes in the spill file are written with the engine's lock held; others get it in between. */
+/* Writing to the spill file holds the engine's lock; other threads get the lock in such pauses. */
 #define BREATH_NS 50000
 
 struct swn_budgeter {
     pthread_t thread;
-    pthread_cond_t wanted;  /* there is a new goal */
-    pthread_cond_t bound;   /* the goal is reached */
-    uint64_t changes, done; /* goals set, and the number of the last one that was reached */
+    pthread_cond_t wanted;  /* there is a new target */
+    pthread_cond_t bound;   /* the target is reached */
+    uint64_t changes, done; /* number of targets set, and of the last one that was reached */
     uint64_t begin_ns, took_ns, begin_spilled, spilled;
 };
 
-/* The plan for the goal, while the program runs on under the old one. */
+/* Makes the plan for the target, while the program runs on under the old one. */
 static void replan(struct swn_engine *e)
 {
     struct swn_plan_candidate candidate = {0};
-    e->plan.dirty = 1; /* where it cannot be made or put into force now, an operator's end does it */
+    e->plan.dirty = 1; /* if it cannot be made or committed now, the end of an operator does it */
     for (struct swn_thread_state *t = e->ops.threads; t && !candidate.n; t = t->next) {
         t->next_plan_try = 0;
         if (e->plan.planned && e->pool)
@@ -51,13 +51,13 @@ static void replan(struct swn_engine *e)
     if (!candidate.n)
         return;
     uint64_t goal = e->budget.target, plans = e->plan.made;
-    e->plan.dirty = 0; /* so that what changes from here on, which the candidate knows nothing of, is seen */
+    e->plan.dirty = 0; /* so that later changes, which the candidate does not know, are seen */
     pthread_mutex_unlock(&e->lock);
     int err = swn_plan_candidate_solve(&candidate);
     pthread_mutex_lock(&e->lock);
     int changed = e->plan.dirty;
     if (e->plan.made == plans && (err || goal != e->budget.target || swn_plan_commit(e, &candidate) || changed))
-        e->plan.dirty = 1; /* else an operator's end made a newer one, and knows best */
+        e->plan.dirty = 1; /* else the end of an operator made a newer plan, which stays */
     swn_plan_candidate_free(&candidate);
 }
 
@@ -68,7 +68,7 @@ static void set_limit(struct swn_engine *e, uint64_t bytes)
         e->budget.bound_ns = swn_now_ns();
 }
 
-/* The limit follows what is resident; it never rises. */
+/* Lowers the limit to the resident bytes; never raises it. */
 static void follow(struct swn_engine *e)
 {
     uint64_t now = swn_engine_resident(e), limit = now > e->budget.target ? now : e->budget.target;
@@ -83,7 +83,7 @@ static void breathe(struct swn_engine *e)
     pthread_mutex_lock(&e->lock);
 }
 
-/* Goes on until the limit is the goal, or there is another goal. */
+/* Continues until the limit is the target, or the target changes. */
 static void shrink(struct swn_engine *e, struct swn_budgeter *b, uint64_t change)
 {
     int force = 0;
@@ -143,7 +143,7 @@ static struct swn_budgeter *budgeter(struct swn_engine *e)
     return e->budget.budgeter = b;
 }
 
-/* Without a thread of our own the program's have to do it, at their next allocation. */
+/* Without a thread of the engine, the program's threads shrink at their next allocation. */
 static int leave_it_to_the_program(struct swn_engine *e, struct swn_budget_change *out)
 {
     set_limit(e, e->budget.target);
@@ -173,7 +173,7 @@ static int change(struct swn_engine *e, uint64_t bytes, unsigned wait_ms, struct
     b->begin_ns = begin;
     b->begin_spilled = swn_spilled_so_far(e);
     pthread_cond_signal(&b->wanted);
-    pthread_cond_broadcast(&e->changed); /* it may be waiting for room for an older goal */
+    pthread_cond_broadcast(&e->changed); /* the thread may be waiting for room for an older target */
     uint64_t until = b->begin_ns + wait_ms * 1000000ull;
     while (b->done < mine && swn_cond_wait_until(&b->bound, &e->lock, until) != ETIMEDOUT)
         ;
@@ -203,7 +203,7 @@ int swn_engine_set_budget(uint64_t bytes, unsigned wait_ms, struct swn_budget_ch
     return err;
 }
 
-/* What an operator that was running has, or a read that was under way fills, leaves when that ends. */
+/* Memory of operators that were running, and of reads that were under way, leaves when these end. */
 uint64_t swn_budget_in_flight_ns(const struct swn_engine *e)
 {
     for (const struct swn_op *op = e->ops.open; op; op = op->next_open)
@@ -215,7 +215,7 @@ uint64_t swn_budget_in_flight_ns(const struct swn_engine *e)
     return e->budget.in_flight_ns;
 }
 
-/* The thread is the parent's. Its memory is lost: nobody can say where it stood. */
+/* The thread is the parent's. Its memory is lost: its state in the child is unknown. */
 void swn_budget_fork_child(struct swn_engine *e)
 {
     e->budget.budgeter = NULL;

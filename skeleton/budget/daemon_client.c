@@ -27,48 +27,49 @@
 #include "scheduler/protocol/wire.h"
 #include "skeleton/engine/accounting.h"
 
-/* How long the program may be held up at its start. A daemon that is alive answers within a few; one that has to take
- * memory from others first may need more, and then the process begins in its minimum. */
+/* The longest delay of the program's start. A live daemon answers within a few milliseconds; if it has to take memory
+ * from other processes first it may need more, and then the process begins with its minimum. */
 #define START_MS 250
 #define FIRST_RETRY_MS 100
 #define LAST_RETRY_MS 10000
 #define SEND_MS 1000
-/* Looks at what has changed: often while something does, else once a second. */
+/* Interval of looks at the demand: while it changes; else once a second. */
 #define LEAST_LOOK_MS 50
 #define MOST_LOOK_MS 1000
 #define CURVE_MS 5000
 /* For `swapnetctl set`, which waits a second. */
 #define SET_WAIT_MS 400
 
-/* One that was killed is started again after a second (RestartSec in the unit). */
+/* A daemon that was killed is started again after a second (RestartSec in the unit). */
 int64_t swn_client_alone_ms = 10000;
 
 struct swn_client {
     pthread_t thread;
     char path[PATH_MAX];
     int link;                      /* the connection; -1: none */
-    struct swn_wakeup_pipe wakeup; /* something to look at: a change is bound, the user's wish is another */
+    struct swn_wakeup_pipe wakeup; /* there is something to do: a change is bound, or the user's wish has changed */
     struct swn_lines in;
-    pthread_cond_t answered; /* the first lease, or no hope of one for now */
+    pthread_cond_t answered; /* the first lease has come, or none is expected for now */
     int tried;
-    uint64_t lease; /* obeyed; 0: none yet. Engine lock. */
-    uint64_t seq;   /* of a lease that is not confirmed yet, 0: none */
-    /* No daemon came, so that its user's own budget alone counts, until one gives a lease. Engine lock. */
+    uint64_t lease; /* the lease in force; 0: none yet. Engine lock. */
+    uint64_t seq;   /* of a lease that is not confirmed yet; 0: none */
+    /* No daemon came, so that only the user's own budget counts, until a daemon gives a lease. Engine lock. */
     int alone;
-    int gives_up; /* it is to be alone when none comes */
+    int gives_up; /* becomes standalone when no daemon comes */
     int why;      /* the last attempt has failed */
-    /* When a daemon was there last, or others still had leases of it, or when we began to look for one. */
+    /* When a daemon was last seen, or other processes still had its leases, or when the search for one began. */
     int64_t seen_ms;
     int64_t retry_ms, next_dial, look_ms, next_look, next_settle, next_curve;
-    struct swn_demand said; /* what the daemon knows of us */
+    struct swn_demand said; /* the demand as last reported to the daemon */
     uint64_t said_cap;
     double said_urgency;
     int warned;
 };
 
-/* One change of the user's wish at a time, the following of memory included. Before the engine's lock. */
+/* One change of the user's wish at a time, including those of the memory governor. Taken before the engine's lock. */
 static pthread_mutex_t wishes = PTHREAD_MUTEX_INITIALIZER;
-/* Of a forked child: the budget that its parent had by a lease, which it keeps at most where no daemon comes; or 0. */
+/* In a forked child: the budget that its parent had by a lease, which is the child's maximum while no daemon comes; or
+ * 0. */
 static uint64_t inherited;
 
 /* ---- the budget in force ---- */
@@ -78,7 +79,7 @@ static uint64_t least_of(uint64_t cap, uint64_t lease)
     return cap && cap < lease ? cap : lease;
 }
 
-/* Goes on under the last lease, tries again later. */
+/* Continues under the last lease, and tries again later. */
 static void disconnect(struct swn_client *c)
 {
     if (c->link >= 0) {
@@ -110,8 +111,8 @@ static void confirm(struct swn_client *c)
     m.seq = c->seq;
     m.budget = c->lease;
     m.resident = swn_engine_resident(e);
-    /* Without a thread of the budget's the limit is there at once, and the program follows it as it allocates. The cap
-     * may move meanwhile; what was promised is the lease. */
+    /* Without the budgeter's thread the limit is in force at once, and the program shrinks as it allocates. The cap may
+     * change meanwhile; the daemon was promised the lease. */
     int bound = c->seq && e->budget.limit <= c->lease && m.resident <= c->lease;
     pthread_mutex_unlock(&e->lock);
     if (bound) {
@@ -120,7 +121,7 @@ static void confirm(struct swn_client *c)
     }
 }
 
-/* What the process may be using: a limit that is still on its way down counts as what it is, and what is above it. */
+/* The memory that the process may be using: the limit on its way down, and resident bytes above it. */
 static uint64_t held(const struct swn_client *c)
 {
     struct swn_engine *e = &swn_engine_one;
@@ -145,7 +146,7 @@ static void refuse(struct swn_client *c, uint64_t seq, uint64_t minimum)
     say(c, &m);
 }
 
-/* Where the process cannot do with `*bytes`: as near to that as it can come, and never more than it has. */
+/* If the process cannot run with `*bytes`: raises them to the least that it can, but never above what it has. */
 static int clamp_to_minimum(uint64_t *bytes, const struct swn_budget_change *refused)
 {
     struct swn_budget_change change;
@@ -157,13 +158,13 @@ static void take_lease(struct swn_client *c, const struct swn_wire *m)
 {
     struct swn_engine *e = &swn_engine_one;
     struct swn_budget_change change;
-    pthread_mutex_lock(&wishes); /* a wish that was cut to the old lease must not come after the new one */
+    pthread_mutex_lock(&wishes); /* a wish that was cut to the old lease must not be applied after the new one */
     pthread_mutex_lock(&e->lock);
     uint64_t before = c->lease, bytes = least_of(e->budget.user_cap, m->budget);
-    c->lease = m->budget; /* before the limit moves: whoever sets a cap meanwhile stays within it */
+    c->lease = m->budget; /* before the limit moves: a cap that is set meanwhile stays within the new lease */
     pthread_mutex_unlock(&e->lock);
     int err = swn_engine_set_budget(bytes, 0, &change);
-    /* Only the cap may be out of reach, not the lease. */
+    /* The cap may be unreachable, but not the lease. */
     if (err == -ERANGE && least_of(change.minimum_bytes, change.budget_bytes) <= m->budget)
         err = clamp_to_minimum(&bytes, &change);
     if (err == -ERANGE) {
@@ -192,7 +193,7 @@ static int differs(uint64_t a, uint64_t b)
     return more > a / 8 || (more && (!a || !b));
 }
 
-/* In steps of an eighth: every one of them may make all others plan anew. */
+/* Changes by less than an eighth are not reported, as each report may make all processes plan anew. */
 static int worth_saying(const struct swn_demand *old, const struct swn_demand *now)
 {
     return differs(old->demand, now->demand) || differs(old->minimum, now->minimum) ||
@@ -224,7 +225,7 @@ static void read_wishes(struct swn_client *c)
     pthread_mutex_unlock(&e->lock);
 }
 
-/* Time that passes alone is told once a second, so that what is resident can be seen. */
+/* A change of the resident bytes alone is reported once a second. */
 static void look(struct swn_client *c, int64_t now)
 {
     struct swn_demand n = c->said;
@@ -264,7 +265,7 @@ static void hello(struct swn_client *c)
         .op = SWN_WIRE_HELLO, .has = SWN_HAS_VERSION | SWN_HAS_NAME | SWN_HAS_LEASE, .version = SWN_WIRE_VERSION};
     const char *given = swn_engine_one.config.name; /* never changes */
     snprintf(m.name, sizeof m.name, "%s", given[0] ? given : program_invocation_short_name);
-    for (char *p = m.name; *p; p++) /* a program's name is any bytes */
+    for (char *p = m.name; *p; p++) /* a program's name may have any bytes */
         if ((unsigned char)*p >= 0x80)
             *p = '?';
     m.lease = held(c);
@@ -288,7 +289,7 @@ static void give_up_for_now(struct swn_client *c)
     pthread_mutex_unlock(&e->lock);
 }
 
-/* Others say that no daemon is there for us, and none will be. */
+/* Whether the error may pass; other errors mean that no daemon will come. */
 static int is_passing(int err)
 {
     return err == EAGAIN || err == EINTR || err == EMFILE || err == ENFILE || err == ENOMEM || err == ENOBUFS;
@@ -314,13 +315,14 @@ static void connect_now(struct swn_client *c)
     give_up_for_now(c);
 }
 
-/* What there is without a daemon: a child has what its parent had. */
+/* The budget without a daemon: a child has its parent's. */
 static uint64_t memory_alone(void)
 {
     return inherited ? inherited : (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
 }
 
-/* What others have by leases of a daemon that is dead is theirs, and the next one counts it: the minimum has to do. */
+/* Whether other processes still have leases of a dead daemon: the memory is theirs, and the next daemon counts it, so
+ * this process keeps to its minimum. */
 static int waits_for_others(struct swn_client *c)
 {
     char mib[32];
@@ -334,8 +336,8 @@ static int waits_for_others(struct swn_client *c)
     return 1;
 }
 
-/* No daemon is there, and none will be: as if none had been when the program began. Should one come nevertheless, it is
- * obeyed. */
+/* No daemon is expected any more: the process runs as if there had been none at its start. If one comes nevertheless,
+ * the process obeys it. */
 static void run_standalone(struct swn_client *c)
 {
     struct swn_engine *e = &swn_engine_one;
@@ -347,10 +349,10 @@ static void run_standalone(struct swn_client *c)
     uint64_t all = memory_alone(), bytes = least_of(e->budget.user_cap, all);
     int forked = e->life.forked;
     pthread_mutex_unlock(&e->lock);
-    if (swn_engine_set_budget(bytes, 0, &change) == -ERANGE) /* a cap below what it can do with */
+    if (swn_engine_set_budget(bytes, 0, &change) == -ERANGE) /* the cap is below the minimum */
         clamp_to_minimum(&bytes, &change);
     pthread_mutex_unlock(&wishes);
-    if (!forked) /* its parent says it */
+    if (!forked) /* the parent says it */
         swn_say("no swapnetd answers at %s: %s; going on without, within %s%s", c->path, strerror(c->why),
                 swn_format_mib(mib, bytes),
                 bytes == all && !inherited ? ", all memory there is: SWAPNET_BUDGET is not set" : "");
@@ -362,7 +364,7 @@ static void take_line(struct swn_client *c, const char *line, size_t len)
     char why[SWN_WIRE_TEXT];
     if (m && !swn_wire_decode(m, line, len, why)) {
         if (m->op == SWN_WIRE_LEASE) {
-            c->retry_ms = FIRST_RETRY_MS; /* and not at once either, should it hang up after each lease */
+            c->retry_ms = FIRST_RETRY_MS; /* not at once, either, if the daemon disconnects after each lease */
             c->warned = 0;
             take_lease(c, m);
         } else if (m->op == SWN_WIRE_ERROR) {
@@ -391,7 +393,8 @@ static void take_input(struct swn_client *c)
 /* Waits for something to do, at most until the next look; a wait that fails must not spin. */
 static void wait_for(struct swn_client *c, int64_t wait_ms)
 {
-    /* poll passes over what is no longer ours; without the bell a look a little later finds the same */
+    /* poll ignores descriptors that the program has closed; without the wakeup pipe the next look finds the same, a
+     * little later */
     struct pollfd p[2] = {{.fd = swn_wakeup_pipe_poll_fd(&c->wakeup), .events = POLLIN},
                           {.fd = swn_fd_is_ours(c->link) ? c->link : -1, .events = POLLIN}};
     if (c->link >= 0 && p[1].fd < 0)
@@ -404,8 +407,8 @@ static void wait_for(struct swn_client *c, int64_t wait_ms)
         take_input(c);
 }
 
-/* Connects, unless the last attempt is too recent. Whether anybody is there does not matter: one who answers and
- * refuses is not to be asked more often than one who is away. */
+/* Connects, unless the last attempt is too recent. A daemon that answers and refuses is not asked more often than one
+ * that is absent. */
 static void try_again(struct swn_client *c, unsigned *chance)
 {
     int64_t now = swn_control_now_ms();
@@ -415,7 +418,7 @@ static void try_again(struct swn_client *c, unsigned *chance)
         wait_for(c, next - now);
         return;
     }
-    /* Not all at the same moment, when there are many and a new daemon comes. */
+    /* spreads the attempts of many processes when a new daemon comes */
     c->next_dial = now + c->retry_ms / 2 + (int64_t)((unsigned)rand_r(chance) % (unsigned)c->retry_ms);
     c->retry_ms = c->retry_ms * 2 < LAST_RETRY_MS ? c->retry_ms * 2 : LAST_RETRY_MS;
     connect_now(c);
@@ -429,7 +432,7 @@ static void *client_main(void *arg)
     struct swn_client *c = arg;
     unsigned chance = (unsigned)getpid();
     swn_thread_stays();
-    pthread_setname_np(pthread_self(), SWN_CLIENT_THREAD); /* the daemon looks for it */
+    pthread_setname_np(pthread_self(), SWN_CLIENT_THREAD); /* the daemon looks for this name */
     for (;;) {
         if (c->link < 0) {
             try_again(c, &chance);
@@ -469,7 +472,7 @@ void swn_client_start(const struct swn_config *config)
         c->seen_ms = swn_control_now_ms();
         swn_lines_init(&c->in);
         swn_cond_init(&c->answered);
-        c->warned = e->life.forked; /* its parent says it */
+        c->warned = e->life.forked; /* the parent says it */
         err = swn_wakeup_pipe_open(&c->wakeup);
     }
     if (!err) {
@@ -507,7 +510,7 @@ void swn_client_after_fork(void)
     pthread_mutex_lock(&wishes);
     if (!lease_now(e))
         swn_engine_set_budget(swn_budget_unasked(e->budget.user_cap), 0,
-                              &change); /* what it had was the parent's lease */
+                              &change); /* the previous budget was the parent's lease */
     pthread_mutex_unlock(&wishes);
 }
 
@@ -517,7 +520,8 @@ void swn_client_wake(struct swn_engine *e)
         (void)swn_wakeup_pipe_signal(&e->budget.client->wakeup);
 }
 
-/* The parent's connection is not the child's, nor is its lease; but many children never touch a tensor. */
+/* The parent's connection and lease are not the child's. But many children never use a tensor, so the child does not
+ * connect yet. */
 void swn_client_fork_child(struct swn_engine *e)
 {
     struct swn_client *c = e->budget.client;
@@ -526,9 +530,9 @@ void swn_client_fork_child(struct swn_engine *e)
             swn_fd_registry_close(c->link);
         swn_wakeup_pipe_close(&c->wakeup);
         if (c->lease)
-            inherited = e->budget.target; /* else what its parent had from its own */
+            inherited = e->budget.target; /* else the parent's budget came from its own settings */
     }
-    if (e->config.daemon_path[0]) /* also where the parent was about to register itself */
+    if (e->config.daemon_path[0]) /* also where the parent was about to register */
         atomic_store(&e->life.want_client, 1);
     e->budget.client = NULL;
     pthread_mutex_init(&wishes, NULL);
@@ -536,8 +540,8 @@ void swn_client_fork_child(struct swn_engine *e)
 
 /* ---- the user's wish, through the process's own socket ---- */
 
-/* What a wish for `bytes` comes to. A daemon that has given nothing yet may give more than the minimum later, not a
- * user who asks for it now. Lock held. */
+/* The budget that results from a wish for `bytes`. Without a lease the wish is cut to the present target, which a later
+ * lease may raise. Lock held. */
 static uint64_t within_lease(const struct swn_engine *e, uint64_t bytes)
 {
     const struct swn_client *c = e->budget.client;

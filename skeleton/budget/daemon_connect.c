@@ -14,8 +14,8 @@
 #include "scheduler/protocol/control_io.h"
 #include "scheduler/protocol/lease_record.h"
 
-/* 0: there is a socket, and nobody but root and ourselves can have put it there; -EPERM: others can. -errno: there is
- * none. */
+/* 0: there is a socket, and only root or this user can have made it; -EPERM: another user can. -errno: there is none.
+ */
 static int look_at(const char *path)
 {
     char directory[PATH_MAX];

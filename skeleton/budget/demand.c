@@ -12,9 +12,9 @@
 #define MIB ((uint64_t)1 << 20)
 #define POINTS 12
 
-/* While there is no plan, nobody knows what will come: a quarter more than what there was, so that a program that
- * loads a model is not stopped at every step. Weights that a forked child inherited on the disk are no need of its
- * until it computes: most only load data. */
+/* Without a plan the demand is unknown: it is estimated as a quarter more than the present memory, so that a program
+ * that loads a model is not held up at every step. Weights on the disk that a forked child inherited do not count until
+ * it computes: most children only load data. */
 static uint64_t unplanned_demand(struct swn_engine *e, uint64_t small)
 {
     uint64_t live = e->life.forked && !e->pool ? swn_engine_resident(e) : e->counters.live_recent + small;
@@ -45,7 +45,7 @@ void swn_demand_read(struct swn_demand *n, int settle)
     if (e->plan.planned) {
         size_t other = swn_nonweight_needed(e);
         n->weights = node_bytes(e);
-        /* Warm pages make activations fast, and the window is there as long as anything was ever streamed. */
+        /* Warm pages make activations fast, and the ring exists once anything has been streamed. */
         n->demand = n->weights + other + other / 4 + 4 * MIB;
         n->latency = e->plan.in_force.plan.compute_ns / 1e9;
     } else {

@@ -1,4 +1,4 @@
-/* skeleton/budget/demand.h - what this process says of itself to the daemon that divides memory. */
+/* skeleton/budget/demand.h - the report of this process to the daemon that divides memory. */
 #ifndef SWN_SKELETON_BUDGET_DEMAND_H
 #define SWN_SKELETON_BUDGET_DEMAND_H
 
@@ -9,16 +9,16 @@
 
 struct swn_demand {
     uint64_t minimum, demand, weights, resident;
-    double latency; /* seconds of a pass with all of it in memory; 0: not known yet */
-    uint64_t plans; /* changes with every new plan, and when the one in force stays that of another machine */
+    double latency; /* seconds of a pass with all its memory; 0: not known yet */
+    uint64_t plans; /* changes with every new plan, and when a review keeps the plan for a changed machine */
     size_t points;
     struct swn_divide_point curve[SWN_WIRE_POINTS];
 };
 
-/* Everything but the curve, which stays as it is. Cheap. Once a second `settle` lets the memory of a peak that has not
- * come back fade. */
+/* Fills in everything but the curve, which stays as it is. Cheap. Called with `settle` once a second, which lets the
+ * memory of a past peak fade. */
 void swn_demand_read(struct swn_demand *n, int settle);
-/* The predicted latency at some budgets between minimum and demand: some plans' worth of computing, without any lock.
+/* The predicted latency at some budgets between minimum and demand: takes as long as some plans, without any lock.
  * points is 0 while there is no plan. */
 void swn_demand_curve(struct swn_demand *n);
 

@@ -15,26 +15,26 @@
 #include "base/process_memory.h"
 #include "skeleton/engine/accounting.h"
 
-/* Of what there is to be had; the rest is for everybody else, as with swapnetd. */
+/* The part of the available memory to use; the rest is for all other programs, as with swapnetd. */
 #define SHARE 0.75
 #define LOOK_MS 250
-/* The machine is looked at once a second, as base/system_memory.h wants it. */
+/* The machine's memory is read once a second, as base/system_memory.h demands. */
 #define MACHINE_LOOKS 4
-/* Every change makes a new plan: less than this part is none, unless something has to be given back. */
+/* Every change makes a new plan: growth by less than this part is ignored. */
 #define LEAST_GROWTH 16
 #define LEAST_SHRINK 64
-#define MOST_IGNORED ((uint64_t)4 << 20) /* half of what base/process_memory.h keeps for growth */
+#define MOST_IGNORED ((uint64_t)4 << 20) /* half of the reserve for growth in base/process_memory.h */
 
 struct swn_memory_governor {
     pthread_t thread;
     int machine, runs, off;
     uint64_t most; /* the user's own budget beside it, or UINT64_MAX */
     struct swn_follow follow;
-    struct swn_process_memory whole; /* limit 0: not asked for */
-    uint64_t of_machine;             /* at the last look */
+    struct swn_process_memory whole; /* limit 0: SWAPNET_MEMORY is not set */
+    uint64_t of_machine;             /* at the last reading */
     unsigned looks;
     int pressure; /* swn_pressure_open_own, or negative */
-    int pressed;  /* it has spoken since the last look at the machine */
+    int pressed;  /* the trigger has fired since the last reading of the machine */
 };
 
 static struct swn_memory_governor one;
@@ -44,7 +44,7 @@ static uint64_t least_of(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
-/* What there is for tensors that take `resident` bytes, of which `anon` are anonymous memory. 0: nobody can tell. */
+/* The memory for tensors that take `resident` bytes, of which `anon` are anonymous memory. 0: unknown. */
 static uint64_t there_is(struct swn_memory_governor *f, uint64_t resident, uint64_t anon)
 {
     struct swn_memory m;
@@ -87,7 +87,7 @@ void swn_memory_governor_first(struct swn_config *config)
         config->budget_bytes = bytes;
 }
 
-/* Anonymous memory of ours; the pool is shared memory. */
+/* Anonymous memory of the engine; the pool is shared memory. */
 static uint64_t anonymous(struct swn_engine *e)
 {
     return e->res.resident_bytes + swn_arena_warm_bytes(e->arena) + swn_small_bytes(e);
@@ -103,19 +103,19 @@ static void look(struct swn_engine *e, struct swn_memory_governor *f)
 {
     pthread_mutex_lock(&e->lock);
     uint64_t resident = swn_engine_resident(e), anon = anonymous(e), before = e->budget.user_cap;
-    int above = e->budget.target > before; /* its minimum did not let it come down then; it may by now */
+    int above = e->budget.target > before; /* its minimum prevented a smaller budget then; it may be possible by now */
     pthread_mutex_unlock(&e->lock);
     uint64_t bytes = there_is(f, resident, anon);
     if (bytes && (above || worth_it(before, bytes)))
         swn_client_cap(e, bytes);
 }
 
-/* Until the next look. */
+/* Waits until the next look. */
 static void wait_a_little(struct swn_memory_governor *f)
 {
     struct pollfd fd = {.fd = swn_fd_is_ours(f->pressure) ? f->pressure : -1, .events = POLLPRI};
     int n = poll(&fd, 1, LOOK_MS);
-    if (n > 0 && fd.revents != POLLPRI) { /* the cgroup is gone; there is still the clock */
+    if (n > 0 && fd.revents != POLLPRI) { /* the cgroup is gone; the timer remains */
         swn_fd_registry_close(f->pressure);
         f->pressure = -1;
     }
@@ -132,7 +132,7 @@ static void *follower_main(void *arg)
     for (;;) {
         wait_a_little(f);
         look(&swn_engine_one, f);
-        if (f->pressed) /* nobody looks more often than that, whoever speaks */
+        if (f->pressed) /* at most one look per interval, however often the trigger fires */
             nanosleep(&(struct timespec){.tv_nsec = LOOK_MS * 1000000L}, NULL);
     }
     return NULL;
@@ -169,7 +169,7 @@ void swn_memory_governor_fork_child(struct swn_engine *e)
 {
     if (e->config.budget_auto || e->config.memory_bytes)
         atomic_store(&e->life.want_client, 1);
-    if (one.runs && one.pressure >= 0) /* a child opens its own, if it ever follows */
+    if (one.runs && one.pressure >= 0) /* a child opens its own, if it has a governor */
         swn_fd_registry_close(one.pressure);
     one.pressure = -1;
     one.runs = 0;

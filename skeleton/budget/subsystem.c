@@ -1,4 +1,5 @@
-/* skeleton/budget/subsystem.c - the process's own socket, by which others see and change its budget, and the daemon. */
+/* skeleton/budget/subsystem.c - the process's own socket, through which users see and change its budget, and the
+ * daemon. */
 #include "scheduler/protocol/control.h"
 #include "skeleton/budget/budget.h"
 #include "skeleton/budget/daemon_client.h"
@@ -16,7 +17,7 @@ static void start(struct swn_engine *e)
 {
     struct swn_control_opts opts = {.fill = fill_stats, .set = swn_client_set, .user = e};
     if (swn_control_start(&e->budget.control, &opts))
-        e->budget.control = NULL; /* no directory for it: status does not list us, nothing else is lost */
+        e->budget.control = NULL; /* no directory for the socket: only `swapnetctl status` misses the process */
 }
 
 static void fork_child(struct swn_engine *e)

@@ -1,4 +1,4 @@
-/* skeleton/capi/swapnet.c - the public C API: store, skeleton and fetch queue put together. */
+/* skeleton/capi/swapnet.c - the public C API, made of store, skeleton and fetch queue. */
 #define _GNU_SOURCE
 #include "skeleton/capi/swapnet.h"
 
@@ -188,7 +188,7 @@ static void part_done(struct swn_fetch_job *job, int err)
     pthread_mutex_unlock(&m->lock);
 }
 
-/* A block of empty tensors has an address, too. */
+/* Even a block of empty tensors has an address. */
 static size_t mapped_bytes(const struct held *s)
 {
     return s->b.bytes ? s->b.bytes : 4096;
@@ -226,8 +226,8 @@ API int swapnet_prefetch(struct swapnet_model *m, size_t block)
     s->parts = calloc(1 + (size_t)s->b.tie_count, sizeof *s->parts);
     void *base = NULL;
     int rc = s->parts ? 0 : -ENOMEM;
-    /* Shared, so that a fork while a read is on its way cannot make the bytes arrive in a page that the parent has
-     * left. */
+    /* Shared memory, so that a fork during a read cannot make the bytes arrive in a page that the parent no longer has.
+     */
     if (!rc)
         rc = swn_io_sys.mmap(NULL, &base, mapped_bytes(s), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (rc) {
@@ -295,7 +295,7 @@ API int swapnet_swap_in(struct swapnet_model *m, size_t block)
     if (s->state == IN)
         return 0;
     int rc = fetch_once(m, block);
-    if (rc == -EILSEQ) /* a bit may have fallen over on the way rather than on the disk */
+    if (rc == -EILSEQ) /* a bit may have flipped during the read and not on the disk */
         rc = fetch_once(m, block);
     if (rc)
         return rc;
@@ -312,7 +312,7 @@ API int swapnet_swap_out(struct swapnet_model *m, size_t block)
         return -EINVAL;
     struct held *s = &m->blocks[block];
     if (s->state == COMING)
-        wait_for(m, s); /* the disk may still write there */
+        wait_for(m, s); /* the disk may still write into the memory */
     if (s->state == IN)
         swn_skeleton_unregister(m->skeleton, &s->b);
     forget(s);

@@ -1,7 +1,8 @@
-/* skeleton/capi/swapnet.h - weights from a block store, block by block, for programs in C and what can call C.
+/* skeleton/capi/swapnet.h - weights from a block store, block by block, for programs in C and languages that can call
+ * C.
  *
- * A store is made with swapnet-partition(1). A block is a run of layers; at least two fit a budget, so that one can be
- * computed with while the next one comes in:
+ * A store is made with swapnet-partition(1). A block is a run of layers. At least two blocks fit a budget, so that the
+ * program computes with one while the next is read:
  *
  *     swapnet_open(&model, "model.store", why, sizeof why);
  *     blocks = swapnet_cut(model, 256 << 20);
@@ -52,17 +53,17 @@ size_t swapnet_block_count(const struct swapnet_model *m);
 /* Memory that a block takes, or 0 for a number out of range. */
 uint64_t swapnet_block_bytes(const struct swapnet_model *m, size_t block);
 
-/* Starts reading a block; nothing to do when it is there or on its way. */
+/* Starts reading a block; does nothing when it is in memory or being read. */
 int swapnet_prefetch(struct swapnet_model *m, size_t block);
-/* Reads a block, or waits for one that is on its way, and checks it; bytes that do not match are read once more. On an
- * error it is out. */
+/* Reads a block, or waits for one that is being read, and checks it; bytes that do not match are read once more. After
+ * an error the block is not in memory. */
 int swapnet_swap_in(struct swapnet_model *m, size_t block);
-/* Gives its memory back. Nothing to do when it is not there. */
+/* Frees the block's memory. Does nothing when it is not in memory. */
 int swapnet_swap_out(struct swapnet_model *m, size_t block);
 
 /* Tensors of a block, in execution order. */
 size_t swapnet_tensor_count(const struct swapnet_model *m, size_t block);
-/* Describes one; `data` is NULL while the block is not swapped in. */
+/* Describes one tensor; `data` is NULL while the block is not swapped in. */
 int swapnet_tensor(const struct swapnet_model *m, size_t block, size_t index, struct swapnet_tensor *out);
 
 #ifdef __cplusplus
