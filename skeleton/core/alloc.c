@@ -1,4 +1,4 @@
-/* skeleton/core/alloc.c - tensors come and go: address, memory, and the modules that are told of it. */
+/* skeleton/core/alloc.c - allocates and frees tensors: address, memory, and the modules that are told. */
 #include "blocks/memory/publish.h"
 #include "skeleton/engine/engine_internal.h"
 #include "skeleton/core/expected_read.h"
@@ -17,15 +17,15 @@
 #include "skeleton/core/restore.h"
 #include "skeleton/engine/thread_state.h"
 
-/* A tensor on its way: address, memory, pages, and who has to know of it. */
+/* A tensor in the making: address, memory, pages, and the modules to be told. */
 struct allocation {
     size_t n;
-    int expected; /* it is about to be read into, which will be registered: no room is made for it now */
-    int alone;    /* it alone exceeds the budget, and makes room for itself when it is there */
+    int expected; /* a registered read will fill it next: no room is made for it now */
+    int alone;    /* it alone exceeds the budget, and makes room for itself when it exists */
     int placed;   /* it has a planned address */
     struct swn_activation_slot slot;
     enum swn_term term;
-    struct swn_thread_state *thread; /* whose pass it is part of, or NULL */
+    struct swn_thread_state *thread; /* the thread whose pass it belongs to, or NULL */
     size_t fresh;                    /* bytes of it that have no pages yet */
 };
 
@@ -58,15 +58,15 @@ static size_t pinned_frames(const struct swn_engine *e)
     return e->pool ? swn_pool_pinned(e->pool) : 0;
 }
 
-/* 0, or -ENOMEM: what is in use does not fit the budget. */
+/* 0, or -ENOMEM: the memory in use does not fit the budget. */
 static int reserve_memory(struct swn_engine *e, const struct allocation *a)
 {
     size_t need = counts(a) ? fresh_bytes(e, a) : 0;
     size_t pinned = pinned_frames(e), wanted = swn_nonweight_held(e);
-    if (counts(a) && !a->placed) /* a planned place is held already */
+    if (counts(a) && !a->placed) /* a planned place is counted already */
         wanted += swn_round_up(a->n, SWN_GRANULE);
-    int over = swn_reclaim_must(e, need, NULL);         /* also with need 0: small tensors may have grown meanwhile */
-    if (!over && counts(a) && fresh_bytes(e, a) > need) /* the warm pages were what had to go */
+    int over = swn_reclaim_must(e, need, NULL);         /* even if need is 0: small tensors may have grown meanwhile */
+    if (!over && counts(a) && fresh_bytes(e, a) > need) /* the warm pages themselves had to leave */
         over = swn_reclaim_must(e, swn_round_up(a->n, SWN_GRANULE), NULL);
     if (e->plan.planned && pinned_frames(e) < pinned)
         swn_reclaim_note_shortage(e, wanted);
@@ -137,24 +137,24 @@ void *swn_engine_alloc(size_t n, int *strict)
     return r ? (void *)r->addr : NULL;
 }
 
-/* Activations die young and their pages are worth keeping for the next one; a weight's are not. */
+/* Activations are short-lived, and their pages are worth keeping for the next one; a weight's pages are not. */
 static int worth_keeping_warm(struct swn_engine *e, const struct swn_range *r)
 {
-    /* Until something has had to leave, all that fits; the plan leaves room for the most that activations ever took. */
+    /* Until memory has had to leave, all warm pages fit; the plan leaves room for the peak of activations. */
     size_t most = e->budget.limit / (e->plan.pressed ? 4 : 1), other = swn_nonweight_bytes(e) - r->size;
     if (e->plan.planned && e->nonweight.planned > other && e->nonweight.planned - other > most)
         most = e->nonweight.planned - other;
     if (atomic_load(&((struct swn_range *)r)->state) != SWN_RESIDENT || r->weight >= 0 || atomic_load(&e->life.retired))
         return 0;
-    if (swn_tensor_of(r)->held) /* the kernel may not have taken the bytes out of them yet */
+    if (swn_tensor_of(r)->held) /* the kernel may not have read the bytes out of the pages yet */
         return 0;
-    /* Room for a region is planned for. What small tensors exceed the budget by is no reason to let all of this go: the
-     * next allocation takes what it has to. */
+    /* The plan has room for a region. If small tensors exceed the budget, the next allocation takes the memory that it
+     * needs; the region need not leave as a whole. */
     if (r->planned_place)
         return 1;
     if (swn_tensor_of(r)->aged_reads || swn_engine_resident(e) + r->span > e->budget.limit + r->size)
         return 0;
-    /* What has gone just now is more likely to be made again than what is left over since some earlier pass. */
+    /* Memory that was freed just now is more likely to be needed again than the rest of an earlier pass. */
     size_t warm = swn_arena_warm_bytes(e->arena);
     struct swn_piece piece;
     while (warm + r->span > most && warm < most && swn_arena_trim(e->arena, warm + r->span - most, &piece)) {

@@ -60,7 +60,8 @@ int swn_engine_start(const struct swn_config *config, char *why, size_t why_size
     struct swn_engine *e = &swn_engine_one;
     long page = sysconf(_SC_PAGESIZE);
     if (page != (long)SWN_PAGE) {
-        /* Extents lie at multiples of ours, and could not be mapped; entries of the page map would be other pages'. */
+        /* Extents lie at multiples of 4096, and could not be mapped; entries of the page map would belong to other
+         * pages. */
         snprintf(why, why_size, "this kernel has pages of %ld bytes; swapnet works where they have %zu", page,
                  SWN_PAGE);
         return -ENOTSUP;
@@ -71,7 +72,7 @@ int swn_engine_start(const struct swn_config *config, char *why, size_t why_size
     }
     e->config = *config;
     e->budget.limit = config->budget_bytes;
-    if (config->daemon_path[0]) /* until the daemon says otherwise, invariant 12 */
+    if (config->daemon_path[0]) /* until the daemon gives a lease, invariant 12 */
         e->budget.limit = swn_budget_unasked(config->budget_bytes);
     e->budget.target = e->budget.limit;
     e->budget.user_cap = config->budget_bytes;
@@ -147,7 +148,7 @@ void swn_engine_services(struct swn_runtime_services *out)
         s->services(e, out);
 }
 
-/* The hook costs every operator a little, so it is installed when the first range leaves, not before. */
+/* The hook costs every operator some time, so it is installed when the first range leaves, not before. */
 void swn_engine_install_hook(void)
 {
     struct swn_engine *e = &swn_engine_one;

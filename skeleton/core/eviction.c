@@ -1,5 +1,5 @@
-/* Room within the budget: what leaves for it, in which order, and how wide the staging ring is. The plan decides what
- * stays for good (skeleton/core/plan.c). */
+/* Room within the budget: which memory leaves for it, in which order, and how wide the staging ring is. The plan
+ * decides which weights stay (skeleton/core/plan.c). */
 #define _GNU_SOURCE
 #include <errno.h>
 
@@ -16,12 +16,12 @@
 #include "skeleton/core/ring_size.h"
 
 #define MIB ((size_t)1 << 20)
-/* Room made ahead of need: enough for the largest weights of most models. */
+/* Room that is made ahead of need: enough for the largest weights of most models. */
 #define BEHIND_PART 4
 #define BEHIND_MOST (32 * MIB)
-/* Whoever goes only some time after he is asked to is asked when this part of the budget is left. */
+/* Memory that leaves only some time after the request is requested when this part of the budget is left. */
 #define SOON_PART 16
-/* A model that has not computed for so many operators may be idle. */
+/* Operators after which a model that has not computed may be idle. */
 #define IDLE_OPS 256
 
 static int may_leave(const struct swn_range *r)
@@ -29,14 +29,14 @@ static int may_leave(const struct swn_range *r)
     return atomic_load(&r->state) == SWN_RESIDENT && !r->pins;
 }
 
-/* An operator is reading it, or has just made it. */
+/* Whether an operator is reading the range, or has just made it. */
 static int at_work(const struct swn_engine *e, const struct swn_range *r)
 {
     return swn_tensor_of(r)->readers ||
            (swn_tensor_of(r)->alloc_seq == e->ops.seq && atomic_load(&e->life.hook_state) == 2);
 }
 
-/* Whether the plan has all of r stay. */
+/* Whether the plan keeps all of r. */
 static int stays(struct swn_engine *e, const struct swn_range *r)
 {
     struct swn_chunks all = swn_residency_chunks(&e->res, r);
@@ -46,8 +46,8 @@ static int stays(struct swn_engine *e, const struct swn_range *r)
     return 1;
 }
 
-/* The range whose leaving hurts least: what the plan streams, then what was used longest ago, kept weights and what is
- * being read last. */
+/* The range whose leaving costs least: first ranges that the plan streams, then the least recently used, last kept
+ * weights and ranges that are being read. */
 static struct swn_range *victim(struct swn_engine *e, const struct swn_range *spare, int force)
 {
     struct swn_range *best = NULL;
@@ -70,15 +70,15 @@ static struct swn_range *victim(struct swn_engine *e, const struct swn_range *sp
     return best;
 }
 
-/* Whether the frame is of a model that nobody computes with: for longer than a cycle of all weights takes. */
+/* Whether the frame belongs to an idle model: not used for longer than a cycle of all weights takes. */
 static int is_idle(const struct swn_engine *e, const struct swn_frame *f)
 {
     const struct swn_frame_use *use = swn_frame_use(f);
     return use->last_op + IDLE_OPS < e->ops.seq && e->weights.accesses > use->last_access + 2 * e->weights.live;
 }
 
-/* The frame that leaves, without a write, before any range does; or, if `used`, also one that is in use in every pass:
- * of those the one that was used last, which is needed last. */
+/* The frame that leaves, without a write, before any range does; with `used`, also one that every pass uses: of those
+ * the most recently used, which is needed last. */
 static struct swn_frame *frame_victim(struct swn_engine *e, int used)
 {
     struct swn_frame *last = NULL;
@@ -92,7 +92,7 @@ static struct swn_frame *frame_victim(struct swn_engine *e, int used)
     return used ? last : NULL;
 }
 
-/* Lets go of warm pages until `bytes` more fit; of those that a plan has a use for last, or not at all. */
+/* Drops warm pages until `bytes` more fit; those that a plan uses last, or not at all. */
 static void trim_warm(struct swn_engine *e, size_t bytes, int regions)
 {
     struct swn_piece piece;
@@ -106,8 +106,8 @@ static void trim_warm(struct swn_engine *e, size_t bytes, int regions)
     }
 }
 
-/* Whether `bytes` more fit once pages that nobody uses have gone; nothing else is let go for them, nor is room taken
- * that activations will want again. */
+/* Whether `bytes` more fit once unused pages have left. Nothing else leaves for them, and room that activations will
+ * need again is not taken. */
 int swn_reclaim_free_fits(struct swn_engine *e, size_t bytes)
 {
     bytes += swn_arena_region_cold(e->arena);
@@ -123,7 +123,7 @@ static void say_over_budget(struct swn_engine *e, size_t bytes, uint64_t limit)
     char a[32], b[32];
     if (e->said.over++)
         return;
-    if (bytes > limit) { /* no plan will help: said here, and not once more when it is read */
+    if (bytes > limit) { /* no plan will help: printed here, and not again when the weight is read */
         e->said.oversize++;
         swn_say("one tensor of %s alone exceeds the budget of %s; going over it while it is written; as a weight it is "
                 "read through a mapping, slower but with the same result (SWAPNET_STRICT=1 makes this an error)",
@@ -135,7 +135,7 @@ static void say_over_budget(struct swn_engine *e, size_t bytes, uint64_t limit)
             swn_format_mib(a, over), swn_format_mib(b, limit));
 }
 
-/* Gives the memory of frames that hold nothing to the system. 0: there were none. */
+/* Gives the memory of free frames to the system. 0: there were none. */
 static int trim_frames(struct swn_engine *e, size_t bytes)
 {
     return e->pool && swn_pool_trim(e->pool, (bytes + swn_pool_unit(e->pool) - 1) / swn_pool_unit(e->pool));
@@ -143,18 +143,18 @@ static int trim_frames(struct swn_engine *e, size_t bytes)
 
 static void evict_frame(struct swn_engine *e, struct swn_frame *f)
 {
-    e->plan.dirty |= f->pinned_by_plan; /* the plan thought there was room for it */
+    e->plan.dirty |= f->pinned_by_plan; /* the plan expected that there was room for it */
     swn_frame_evict(e, f);
     trim_frames(e, 1);
 }
 
-/* What is read ahead and has not begun. */
+/* Cancels reads ahead that have not begun. */
 static int cancel_ahead(struct swn_engine *e)
 {
     return e->pool && e->fetch && swn_frame_cancel_one(e) && trim_frames(e, 1);
 }
 
-/* A frame that an operator reads, which goes on through the mapping of the file. */
+/* Evicts a frame that an operator reads; the operator continues through the mapping of the file. */
 static int evict_read_one(struct swn_engine *e)
 {
     struct swn_frame *f = e->pool ? swn_pool_first(e->pool) : NULL;
@@ -165,8 +165,8 @@ static int evict_read_one(struct swn_engine *e)
     return f != NULL;
 }
 
-/* Lets one range or frame go: what the file has already before what has to be written. 0, or -ENOMEM when nothing is
- * left that could. */
+/* Evicts one range or frame: first those whose bytes are in a file already, then those that have to be written. 0, or
+ * -ENOMEM when nothing can leave. */
 static int evict_one(struct swn_engine *e, const struct swn_range *spare, int may_spill, int force, int *busy)
 {
     struct swn_frame *f = frame_victim(e, 0);
@@ -181,7 +181,7 @@ static int evict_one(struct swn_engine *e, const struct swn_range *spare, int ma
         return -ENOMEM;
     int err = swn_spill_range(e, r);
     if (err == -EBUSY && ++*busy < 8) {
-        swn_tensor_of(r)->last_use = e->ops.seq + 1; /* a store came in: it is in use, look for another */
+        swn_tensor_of(r)->last_use = e->ops.seq + 1; /* a store came in: the range is in use, look for another */
         return 0;
     }
     return err ? -ENOMEM : 0;
@@ -195,14 +195,14 @@ void swn_ring_shrink(struct swn_engine *e)
             f = f->next;
             continue;
         }
-        swn_frame_evict(e, f); /* and others, if something was written to it that has to become resident */
+        swn_frame_evict(e, f); /* and neighbours, if a range was written to that has to become resident */
         f = swn_pool_first(e->pool);
     }
     if (swn_ring_bytes(e) > e->plan.ring_goal)
         trim_frames(e, swn_ring_bytes(e) - e->plan.ring_goal);
 }
 
-/* 0: the window is as narrow as it was before room was lent to it. */
+/* 0: the ring is as narrow as before room was lent to it. */
 static int take_back_room(struct swn_engine *e)
 {
     size_t own = e->plan.lent_from, before = swn_ring_bytes(e);
@@ -214,7 +214,7 @@ static int take_back_room(struct swn_engine *e)
     return swn_ring_bytes(e) < before;
 }
 
-/* As far as one can tell before there is a pool. */
+/* As far as is known before there is a pool. */
 static int may_spill(const struct swn_engine *e)
 {
     return e->torch && atomic_load(&e->life.hook_state) != 3 && e->res.pagemap_fd >= 0 &&
@@ -226,13 +226,13 @@ static int can_spill(struct swn_engine *e)
     return may_spill(e) && swn_open_pool(e) == 0;
 }
 
-/* One step of a budget that shrinks. 0: something went, -ENOMEM: nothing can now. */
+/* One step of a shrinking budget. 0: something left, -ENOMEM: nothing can leave now. */
 int swn_shrink_step(struct swn_engine *e, int force)
 {
     struct swn_piece piece;
     size_t before = swn_engine_resident(e);
     if (before > e->budget.target && swn_reclaim_ask(e, before - e->budget.target))
-        return -ENOMEM; /* not yet, but without a write, and before anything that operators use */
+        return -ENOMEM; /* later, but without a write, and before memory that operators use */
     if (swn_arena_trim(e->arena, SIZE_MAX, &piece) || swn_arena_trim_regions(e->arena, SIZE_MAX, &piece)) {
         swn_residency_drop(&e->res, piece.addr, piece.bytes);
         e->counters.dropped += piece.bytes;
@@ -250,8 +250,8 @@ int swn_shrink_step(struct swn_engine *e, int force)
     return evict_one(e, NULL, can_spill(e), force, &busy);
 }
 
-/* While a model is built and loaded, and the budget has been full before, room is made ahead of need, so that the disk
- * writes while the program computes. Once weights are read, what is still resident is better left there. */
+/* While a model is built and loaded, and the budget has been full before, makes room ahead of need, so that the disk
+ * writes while the program computes. Once weights are read, resident ranges should rather stay. */
 static void write_behind(struct swn_engine *e, size_t bytes, const struct swn_range *spare)
 {
     size_t ahead = e->budget.limit / BEHIND_PART < BEHIND_MOST ? e->budget.limit / BEHIND_PART : BEHIND_MOST;
@@ -264,7 +264,7 @@ static void write_behind(struct swn_engine *e, size_t bytes, const struct swn_ra
     }
 }
 
-/* Also what operators are using leaves, if need be and `force`; 2: even frames of weights. 0 or -ENOMEM. */
+/* force: if need be, memory that operators are using leaves as well; 2: even frames of weights. 0 or -ENOMEM. */
 static int reclaim(struct swn_engine *e, size_t bytes, const struct swn_range *spare, int force)
 {
     swn_write_behind_complete(e);
@@ -291,17 +291,17 @@ static int reclaim(struct swn_engine *e, size_t bytes, const struct swn_range *s
     return swn_engine_resident(e) + bytes <= e->budget.limit ? 0 : -ENOMEM;
 }
 
-/* Makes `bytes` more fit the budget. 0, or -ENOMEM when what is in use does not fit; `spare` must not leave. */
+/* Makes `bytes` more fit the budget. 0, or -ENOMEM when the memory in use does not fit; `spare` must not leave. */
 int swn_reclaim_try(struct swn_engine *e, size_t bytes, const struct swn_range *spare)
 {
     return reclaim(e, bytes, spare, 1);
 }
 
-/* What can leave while operators go on with what they have; rather too little than too much. */
+/* The memory that can leave while operators continue; an estimate on the low side. */
 struct idle {
-    size_t unused;           /* memory that holds nothing, or that another frame is made from again */
-    size_t resident, copied; /* ranges that have to be written; weights that the file has */
-    size_t first;            /* less so much, for the window that would have to be made, and counts */
+    size_t unused;           /* memory that holds nothing, or that becomes another frame */
+    size_t resident, copied; /* ranges that have to be written; weights whose bytes are in a file */
+    size_t first;            /* subtracted for the ring that would have to be made, and counts */
 };
 
 static struct idle idle_of(struct swn_engine *e)
@@ -326,8 +326,7 @@ static size_t idle_bytes(struct swn_engine *e)
     return bytes > idle.first ? bytes - idle.first : 0;
 }
 
-/* The same for memory that can be done without: nothing leaves where that would not be enough, nor does what an
- * operator is using. */
+/* The same for optional memory: nothing leaves where that would not suffice, and memory in use stays. */
 int swn_reclaim_if_idle(struct swn_engine *e, size_t bytes)
 {
     if (e->config.enforce && swn_engine_resident(e) + bytes > e->budget.limit) {
@@ -338,12 +337,12 @@ int swn_reclaim_if_idle(struct swn_engine *e, size_t bytes)
     return reclaim(e, bytes, NULL, 0);
 }
 
-/* Makes room for memory that will be used whether there is any or not. */
+/* Makes room for memory that will be used in any case. */
 int swn_reclaim_must(struct swn_engine *e, size_t bytes, const struct swn_range *spare)
 {
     int err = reclaim(e, bytes, spare, 2);
     uint64_t limit = e->budget.limit;
-    if (e->budget.target < limit) /* on its way down, and nobody was promised that it holds already */
+    if (e->budget.target < limit) /* the budget is shrinking, and nothing relies on the target yet */
         limit = e->budget.limit_at_change;
     if (!err || swn_engine_resident(e) + bytes <= limit)
         return 0;
@@ -351,8 +350,9 @@ int swn_reclaim_must(struct swn_engine *e, size_t bytes, const struct swn_range 
     return err;
 }
 
-/* The next plan leaves room for it, or all there is beside the window. What is seen is no more than there was room for,
- * as idle activations are written out: by that alone each plan would keep weights that leave in its first pass. */
+/* Makes the next plan leave room for `other`, or all room beside the ring. The observed peak is limited by the room
+ * there was, as idle activations are written out: without this each plan would keep weights that leave in its first
+ * pass. */
 void swn_reclaim_note_shortage(struct swn_engine *e, size_t other)
 {
     size_t most = e->budget.target > swn_ring_bytes(e) ? e->budget.target - swn_ring_bytes(e) : 0;
@@ -361,8 +361,8 @@ void swn_reclaim_note_shortage(struct swn_engine *e, size_t other)
         e->nonweight.peak = other;
 }
 
-/* Before there is a plan, room that nobody needs is lent to the window, so that the next weights are read while one is
- * computed with. It is taken back before anything has to leave for it. */
+/* Before there is a plan, lends unused room to the ring, so that the next weights are read while one computes. The room
+ * is taken back before anything has to leave for it. */
 void swn_ring_lend(struct swn_engine *e, size_t bytes)
 {
     size_t most = e->budget.limit / 3, now = swn_ring_bytes(e);

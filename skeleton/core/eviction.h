@@ -1,4 +1,4 @@
-/* skeleton/core/eviction.h - room within the budget: what leaves for it, and in which order.
+/* skeleton/core/eviction.h - room within the budget: which memory leaves for it, and in which order.
  *
  * Engine lock held, unless it says otherwise.
  */
@@ -9,15 +9,15 @@
 
 int swn_reclaim_try(struct swn_engine *e, size_t bytes, const struct swn_range *spare);
 int swn_reclaim_if_idle(struct swn_engine *e, size_t bytes);
-/* Makes room for memory that will be used whether there is room or not. 0, or -ENOMEM when the budget is exceeded;
- * `spare` must not leave. */
+/* Makes room for memory that will be used in any case. 0, or -ENOMEM when the budget is exceeded; `spare` must not
+ * leave. */
 int swn_reclaim_must(struct swn_engine *e, size_t bytes, const struct swn_range *spare);
-/* Weights that were to stay have left for a tensor; with it the nonweight bytes would be `other`. */
+/* Notes that kept weights have left for a tensor; with it the nonweight bytes would be `other`. */
 void swn_reclaim_note_shortage(struct swn_engine *e, size_t other);
 /* Whether `bytes` more fit once pages that no tensor uses have gone. */
 int swn_reclaim_free_fits(struct swn_engine *e, size_t bytes);
 int swn_shrink_step(struct swn_engine *e, int force);
-/* Frames beyond the ring's goal go as soon as no operator uses them. */
+/* Frames beyond the ring's goal leave as soon as no operator uses them. */
 void swn_ring_shrink(struct swn_engine *e);
 void swn_ring_lend(struct swn_engine *e, size_t bytes);
 

@@ -1,8 +1,7 @@
-/* skeleton/core/expected_read.c - A loader allocates a tensor and then reads its bytes, which is registered instead:
- * memory that is never touched. To make room for it would write out weights that the checkpoint is about to replace: 64
- * MiB of VGG-19's took 36 ms, of a load of 95. So a tensor that is likely to be read next gets its room only when that
- * has not come true: at the next allocation or operator of any thread.
- */
+/* skeleton/core/expected_read.c - A loader allocates a tensor and then reads its bytes, a read that is registered
+ * instead, so that the memory is never touched. Making room for such a tensor would write out weights that the
+ * checkpoint is about to replace: 64 MiB of VGG-19's took 36 ms of a load of 95. So a tensor that is likely to be read
+ * next gets its room only if no read has come by the next allocation or operator of any thread. */
 #include "skeleton/core/expected_read.h"
 
 #include "skeleton/engine/engine_internal.h"
@@ -20,7 +19,7 @@ void swn_expected_read_set(struct swn_engine *e, swn_expected_read_match *match,
 int swn_expected_read_matches(const struct swn_engine *e, size_t n)
 {
     return e->expected.source && pthread_equal(e->expected.thread, pthread_self()) && !e->config.strict &&
-           e->config.enforce && n <= e->budget.limit && /* a larger one takes no room anyway */
+           e->config.enforce && n <= e->budget.limit && /* a larger tensor takes no room anyway */
            e->expected.match(e->expected.source, e->expected.after, n);
 }
 

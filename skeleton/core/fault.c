@@ -1,5 +1,5 @@
 /* skeleton/core/fault.c - faults at addresses of tensors: those that are repaired, and those that end the program.
- * Async- signal-safe, as far as what ends the program need be. */
+ * Async-signal-safe, as far as a path that ends the program has to be. */
 #define _GNU_SOURCE
 #include <unistd.h>
 
@@ -7,7 +7,7 @@
 #include "skeleton/engine/engine_internal.h"
 #include "skeleton/engine/subsystem.h"
 
-#define FAULTS_IN_VAIN 10000 /* of one thread in a row, at one address: then it is not one that we can repair */
+#define FAULTS_IN_VAIN 10000 /* of one thread in a row, at one address: then the engine cannot repair it */
 
 int swn_engine_trap(uintptr_t addr)
 {

@@ -12,7 +12,7 @@
 #include "skeleton/engine/engine_internal.h"
 #include "skeleton/core/fetch_setup.h"
 
-/* Looked up once, at the start: later the program may have another root, or other rights. */
+/* Read once, at the start: later the program may have another root directory, or other rights. */
 void swn_queue_look_up(struct swn_engine *e)
 {
     char path[PATH_MAX + 64], why[SWN_PROFILE_WHY];

@@ -1,4 +1,4 @@
-/* skeleton/core/fetch_setup.h - the disk queue as it is set up for the disk with the store directory.
+/* skeleton/core/fetch_setup.h - the fetch queue, set up for the disk with the store directory.
  *
  * Engine lock held, unless it says otherwise.
  */

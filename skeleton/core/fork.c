@@ -1,5 +1,5 @@
-/* skeleton/core/fork.c - before a fork the engine comes to rest, with its lock held; the child gets an engine that has
- * no threads, no pool and no file of its own yet. */
+/* skeleton/core/fork.c - before a fork the engine comes to rest, with its lock held; the child's engine has no threads,
+ * no pool and no file of its own yet. */
 #define _GNU_SOURCE
 #include <unistd.h>
 
@@ -22,7 +22,7 @@ void swn_engine_prefork(void)
     struct swn_engine *e = &swn_engine_one;
     if (!swn_engine_running())
         return;
-    /* Outside the lock: what is in flight ends in fetch_done, which takes it. */
+    /* Outside the lock: reads in flight end in fetch_done, which takes the lock. */
     struct swn_fetch *fetch = __atomic_load_n(&e->fetch, __ATOMIC_ACQUIRE);
     if (fetch)
         swn_fetch_pause(fetch);
@@ -33,13 +33,13 @@ void swn_engine_prefork(void)
     struct swn_pages pages;
     for (struct swn_range *r = swn_arena_first(e->arena); r; r = r->next)
         if (r->shared)
-            swn_residency_unshare(&e->res, r); /* what is written from now on is the parent's or the child's alone */
+            swn_residency_unshare(&e->res, r); /* later writes belong to the parent or the child alone */
         else if (atomic_load(&r->state) == SWN_FILE_BACKED &&
                  swn_residency_unmapped(&e->res, r) < swn_round_up(r->len, SWN_PAGE) &&
                  (!swn_fd_is_ours(r->file->fetch.fd) ||
                   (!swn_residency_scan(&e->res, r, &pages) && pages.private_pages)))
-            /* The child gets a fresh mapping for it: private copies must not be lost, and of a file that the program
-             * has closed there are no more mappings. */
+            /* The child gets a fresh mapping for it: private copies must not be lost, and a file that the program has
+             * closed cannot be mapped again. */
             swn_make_resident(e, r, 0);
     e->res.fork_epoch++;
     e->life.fork_paused = fetch;
@@ -80,8 +80,8 @@ void swn_engine_postfork_child(void)
         swn_trace_abandon(e->trace);
     e->fetch = NULL;
     e->trace = NULL;
-    /* The parent's spill file stays open: our ranges are mapped from it and are fetched from it. Ours is made on
-     * demand. */
+    /* The parent's spill file stays open: the child's ranges are mapped and fetched from it. The child makes its own
+     * file on demand. */
     e->writes.spill = e->res.spill = NULL;
     e->writes.spilled_before = 0;
     e->disk.row_bytes = e->disk.row_ns = 0;

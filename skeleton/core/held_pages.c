@@ -36,8 +36,8 @@ int swn_held_hold(struct swn_engine *e, struct swn_range *r)
     return 0;
 }
 
-/* Room is made for it, and it comes whether there is any or not; also what is larger than the budget, which would
- * otherwise be written to through a mapping of its file. */
+/* Makes room for it; it becomes resident whether or not there is room, even if it is larger than the budget, in which
+ * case it would otherwise be written through a mapping of its file. */
 static int make_resident(struct swn_engine *e, struct swn_range *r)
 {
     while (r->filling)

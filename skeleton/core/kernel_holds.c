@@ -12,7 +12,7 @@
 
 static _Atomic int said;
 
-/* As what a device has, but once, and nobody will give it back. */
+/* As memory that a device has, but only once, and the kernel never gives it back. */
 static int hold(struct swn_engine *e, struct swn_range *r)
 {
     if (swn_tensor_of(r)->held)
@@ -22,7 +22,7 @@ static int hold(struct swn_engine *e, struct swn_range *r)
     return 0;
 }
 
-/* It could not be made resident, and may come and go as before. */
+/* The range could not be made resident, and may come and go as before. */
 static int release(struct swn_engine *e, struct swn_range *r)
 {
     if (atomic_load(&r->state) == SWN_RESIDENT || !swn_tensor_of(r)->held)

@@ -1,6 +1,6 @@
-/* Operator windows: what happens between "this operator is about to read these weights" and its end. The chunks in
- * which they lie are brought into frames, mapped at their own address, and held until the operator ends. Weights that
- * an operator reads unannounced come through the mapping of their extent: more slowly, with the same bytes. */
+/* Operator windows: from "this operator is about to read these weights" to the operator's end. The chunks of the
+ * weights are read into frames, mapped at their own addresses, and held until the operator ends. Weights that an
+ * operator reads unannounced come through the mapping of their extent: more slowly, with the same bytes. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <stdlib.h>
@@ -25,7 +25,7 @@
 #include "skeleton/core/restore.h"
 #include "skeleton/engine/thread_state.h"
 
-/* Longer than what Python and PyTorch do between two operators. */
+/* Longer than the time that Python and PyTorch take between two operators. */
 #define IDLE_LEAST_NS (uint64_t)2000000
 /* Frames that are mapped together. */
 #define MAPPED_TOGETHER 8
@@ -62,7 +62,7 @@ void swn_window_release(struct swn_engine *e, struct swn_arg *arg)
     arg->first_chunk = arg->end_chunk = 0;
 }
 
-/* Frames of the chunks that arg holds, from the c-th on, in which everything has come. */
+/* Collects frames of the chunks that arg holds, from the c-th on, that are read completely. */
 static unsigned run_of(struct swn_engine *e, const struct swn_arg *arg, uint64_t c, struct swn_frame **run)
 {
     unsigned n = 0;
@@ -72,7 +72,7 @@ static unsigned run_of(struct swn_engine *e, const struct swn_arg *arg, uint64_t
     return n;
 }
 
-/* Of a store that has one checksum for each extent. */
+/* For a store that has one checksum for each extent. */
 static void check_whole(struct swn_engine *e, const struct swn_frame *f)
 {
     for (unsigned i = 0; i < f->n; i++)
@@ -80,7 +80,7 @@ static void check_whole(struct swn_engine *e, const struct swn_frame *f)
             e->features.source->verify(e, f->parts[i].range);
 }
 
-/* Maps what has come of the chunks that arg holds at their addresses. */
+/* Maps the frames that have arrived, of the chunks that arg holds, at their addresses. */
 static void publish(struct swn_engine *e, const struct swn_arg *arg)
 {
     for (uint64_t c = arg->first_chunk; c < arg->end_chunk;) {
@@ -95,7 +95,7 @@ static void publish(struct swn_engine *e, const struct swn_arg *arg)
     }
 }
 
-/* Waits for what arg holds, and maps it. */
+/* Waits for the chunks that arg holds, and maps them. */
 void swn_window_lend(struct swn_engine *e, struct swn_arg *arg, struct swn_thread_state *t)
 {
     struct swn_range *r = arg->range;
@@ -120,13 +120,13 @@ void swn_window_lend(struct swn_engine *e, struct swn_arg *arg, struct swn_threa
         return;
     e->features.source->verify(e, r);
     arg->remap = 1;
-    /* Kernels go through a large matrix in several streams at once, and there is less memory than it needs: what the
-     * system reads ahead is gone before it is used. */
+    /* Kernels read a large matrix in several streams at once, and in less memory than it needs: the system's read-ahead
+     * would be dropped before it is used. */
     if (r->len > e->budget.limit / 4 && swn_residency_unmapped(&e->res, r) >= r->len)
         madvise((void *)r->addr, swn_round_up(r->len, SWN_PAGE), MADV_RANDOM);
 }
 
-/* Whether the weight would push out everything else, and not fit even so. Before there is a plan its kernel may yet ask
+/* Whether the weight would push out everything else, and still not fit. Before there is a plan its kernel may still ask
  * for slices. */
 static int is_too_large(const struct swn_engine *e, const struct swn_arg *arg)
 {
@@ -144,8 +144,8 @@ int swn_window_whole(struct swn_engine *e, struct swn_arg *arg, struct swn_threa
     return 1;
 }
 
-/* Chunks that are there are held first, so that making place for one argument does not evict another's; then all reads
- * that are missing are under way together; then they are waited for. */
+/* First holds the chunks that are in memory, so that making room for one argument does not evict another's. Then starts
+ * all missing reads, so that they are under way together; then waits for them. */
 static void lend_all(struct swn_engine *e, struct swn_op *op, struct swn_thread_state *t)
 {
     int any = 0;
@@ -162,7 +162,7 @@ static void lend_all(struct swn_engine *e, struct swn_op *op, struct swn_thread_
     }
     if (!any)
         return;
-    if (!e->fetch || !e->pool) /* a forked child that computes: it gets its own window and queue now */
+    if (!e->fetch || !e->pool) /* a forked child that computes gets its own ring and queue now */
         swn_open_pool(e);
     if (!e->fetch || !e->pool)
         return;
@@ -188,15 +188,15 @@ static int is_weight(struct swn_engine *e, struct swn_range *r)
 {
     if (r->weight >= 0)
         return 1;
-    if (swn_tensor_of(r)->registered) /* it stays, whatever a plan says */
+    if (swn_tensor_of(r)->registered) /* it stays, whatever the plan */
         return 0;
-    int loaded = atomic_load(&r->state) == SWN_FILE_BACKED && r->file->immutable; /* nobody computes a checkpoint */
+    int loaded = atomic_load(&r->state) == SWN_FILE_BACKED && r->file->immutable; /* programs do not compute these */
     if (!loaded && e->ops.seq - swn_tensor_of(r)->alloc_seq < SWN_AGED_OPS)
         return 0;
     return (++swn_tensor_of(r)->aged_reads >= 2 || atomic_load(&r->state) == SWN_FILE_BACKED) && swn_weight_add(e, r);
 }
 
-/* joined: its operator has read another one before. */
+/* joined: its operator has read another weight before. */
 static void access(struct swn_engine *e, struct swn_thread_state *t, struct swn_range *r, int joined, uint64_t now)
 {
     struct swn_weight *last = t->last_weight ? swn_weight_of(e, t->last_weight) : NULL;
@@ -210,7 +210,7 @@ static void access(struct swn_engine *e, struct swn_thread_state *t, struct swn_
         last->compute_ns = last->compute_ns > 0 ? last->compute_ns * 0.7 + took * 0.3 : took;
         last->op_ns = last->op_ns > 0 ? last->op_ns * 0.7 + own * 0.3 : own;
     }
-    if (last && e->features.record) /* also where its operator reads the next one as well, and nothing is its own */
+    if (last && e->features.record) /* even if its operator reads the next weight, too, and this one has no time */
         e->features.observer->computed(e, last, took, own, t);
     t->flops = 0;
     t->small = (struct swn_small){0};
@@ -235,8 +235,8 @@ static void access(struct swn_engine *e, struct swn_thread_state *t, struct swn_
     t->pass_idle = 0;
 }
 
-/* Between its operators a program does other things. Where that takes long it is no part of an inference: it waits for
- * the next input, or makes one. */
+/* Between operators a program does other things. If these take long they are not part of an inference: the program
+ * waits for its next input, or makes one. */
 static void begin_counting(struct swn_thread_state *t, uint64_t now)
 {
     if (!t->open++ && t->left_ns && now > t->left_ns + IDLE_LEAST_NS)
@@ -249,7 +249,7 @@ static void end_counting(struct swn_thread_state *t, uint64_t now)
         t->left_ns = now;
 }
 
-/* Operations, small parameters and activations belong to the weight that was read last. */
+/* Operations, small parameters and activations belong to the last weight that was read. */
 static void note_nonweight(struct swn_engine *e, struct swn_thread_state *t, uint64_t flops, struct swn_small small)
 {
     size_t other = swn_nonweight_bytes(e);
@@ -259,7 +259,7 @@ static void note_nonweight(struct swn_engine *e, struct swn_thread_state *t, uin
     t->nonweight = other > t->nonweight ? other : t->nonweight;
 }
 
-/* Whether the operator writes all of the range. */
+/* Whether the operator overwrites all of the range. */
 static int overwrites_all(const struct swn_arg *arg, const struct swn_range *r)
 {
     return arg->data == r->addr && arg->bytes >= r->len;
@@ -294,7 +294,7 @@ static void begin_arg(struct swn_engine *e, struct swn_op *op, struct swn_arg *a
             e->plan.dirty = 1;
         }
         int streamed = atomic_load(&r->state) == SWN_FILE_BACKED;
-        /* Pages that are made read as those that are not: nobody sees it, should the operator be refused. */
+        /* Pages that are made read like pages that are not yet made: if the operator is refused nothing has changed. */
         int all = swn_tensor_of(r)->untouched && arg->use == SWN_USE_OVERWRITE && overwrites_all(arg, r);
         swn_tensor_of(r)->untouched = 0;
         if (streamed && op->asks && arg == op->args && swn_afresh_waits(e, arg, r))
@@ -315,7 +315,7 @@ static void begin_arg(struct swn_engine *e, struct swn_op *op, struct swn_arg *a
         access(e, t, r, op->accesses > 0, op->begin_ns);
         arg->accessed = 1;
         op->accesses++;
-        if (arg->sliced) /* what is read next is this one, not what comes after it */
+        if (arg->sliced) /* the thread reads this weight next, not the one after it */
             e->features.tiling->slice_next(t, arg, arg->from);
     }
 }
@@ -346,7 +346,7 @@ void swn_engine_op_begin(struct swn_op *op)
     if (t)
         begin_counting(t, op->begin_ns);
     else
-        op->n = 0; /* no memory for a cursor: everything at its own address */
+        op->n = 0; /* no memory for a cursor: all arguments are read at their own addresses */
     SWN_EACH_SUBSYSTEM (s, op)
         if (s->op->begin)
             s->op->begin(e, op);
@@ -387,7 +387,7 @@ void swn_window_end_arg(struct swn_engine *e, struct swn_arg *arg)
     swn_tensor_of(r)->readers -= arg->reading;
     if (r->shared && !r->pins)
         swn_residency_unshare(&e->res, r);
-    if (arg->remap) { /* what it has read is checked before it ends */
+    if (arg->remap) { /* the bytes that it has read are checked before it ends */
         e->features.source->verify(e, r);
         swn_window_forget(e, r);
     }
@@ -422,18 +422,18 @@ void swn_engine_op_end(struct swn_op *op)
         uint64_t plans = e->plan.made;
         swn_ring_shrink(e);
         swn_plan_if_due(e, t);
-        if (t->starved || e->plan.made > plans) /* else nothing has changed that its own frames could be for */
+        if (t->starved || e->plan.made > plans) /* otherwise no frame has become available for it */
             swn_prefetch_run(e, t);
     }
     if (op->seq <= e->budget.target_seq)
         e->budget.in_flight_ns = swn_now_ns();
     if (e->budget.target < e->budget.limit)
-        pthread_cond_broadcast(&e->changed); /* what was in use can go now */
+        pthread_cond_broadcast(&e->changed); /* memory that was in use can leave now */
     pthread_mutex_unlock(&e->lock);
 }
 
-/* In a child, the operators of other threads will never end. The forking thread's own may (a Python operator may fork):
- * it holds nothing here any more, and is in no list. */
+/* In a child, the operators of other threads never end. The forking thread's own operator may end (a Python operator
+ * may fork): it holds nothing here, and is in no list. */
 void swn_window_fork_child(struct swn_engine *e)
 {
     for (struct swn_op *op = e->ops.open, *next; op; op = next) {

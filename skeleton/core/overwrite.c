@@ -19,7 +19,7 @@ int swn_afresh_waits(const struct swn_engine *e, const struct swn_arg *arg, cons
     return arg->data == r->addr && arg->bytes >= r->len && !r->mapped_file && !r->shared && r->len <= e->budget.limit;
 }
 
-/* Memory that is where its range is, as far as huge pages go: they are moved as such. */
+/* Maps memory at the same offset within a huge page as its range, so that huge pages can be moved as such. */
 static void *map_beside(const struct swn_range *r, size_t size)
 {
     char *all = mmap(NULL, size + SWN_HUGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -80,7 +80,7 @@ void swn_afresh_end(struct swn_op *op, unsigned arg, int made)
     count(a, 0, 0);
     int moved = 0;
     if (made && r->id == a->range_id) {
-        /* Others may have used it meanwhile. What a thread has stored there counts as stored before this. */
+        /* Other threads may have used the tensor meanwhile. Their stores count as earlier than this operator. */
         if (atomic_load(&r->state) == SWN_FILE_BACKED && swn_afresh_waits(e, a, r) && r->pins == 1)
             moved = !swn_restore_resident(e, r, at);
         if (!moved) {

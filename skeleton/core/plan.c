@@ -1,5 +1,5 @@
-/* Which weights stay in memory: gathers the order, makes the plan and puts it into force. skeleton/core/eviction.c has
- * what leaves for others, blocks/memory/residency.c and publish.c the mechanism; this file only decides. */
+/* Which weights stay in memory: gathers the order, makes the plan and puts it into force. skeleton/core/eviction.c
+ * makes room, blocks/memory/residency.c has the mechanism; this file only decides. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <stdlib.h>
@@ -24,16 +24,16 @@
 
 #define MIB ((size_t)1 << 20)
 #define RING_LEAST (MIB / 2) /* of a plan, see scheduler/planner/plan.c */
-/* Of the computing for which passes become short of the disk. */
+/* The part of the limit for "short of the disk" above which passes that were short still count as short. */
 #define STILL_SHORT 0.75
-/* A window is whole granules, and small tensors come and go between two large ones. Without regions there is room for
- * that whenever activations are not at their peak. */
+/* A ring is whole granules, and small tensors come and go between two large ones. Without regions there is room for
+ * these whenever activations are below their peak. */
 #define REGION_MARGIN (2 * SWN_GRANULE)
-/* Without places a pass faults in again one to two times what the region holds (ResNet-101, MobileNetV2). A page
- * took 2.6 to 3.1 us, and letting go of it 0.5 us, on a busy virtual machine. */
+/* Without planned places a pass faults the region's memory in again one to two times (ResNet-101, MobileNetV2). On a
+ * busy virtual machine a page took 2.6 to 3.1 us, and freeing it 0.5 us. */
 #define REGION_GAIN_NS_PER_BYTE (3e3 / (double)SWN_PAGE)
 
-/* The weights of every thread whose order is settled, in the order they are read, each once. */
+/* Gathers the weights of every thread whose order is settled, in the order in which they are read, each once. */
 size_t swn_plan_gather(struct swn_engine *e, uint32_t *ids, size_t most)
 {
     size_t n = 0;
@@ -56,9 +56,9 @@ size_t swn_plan_gather(struct swn_engine *e, uint32_t *ids, size_t most)
     return n;
 }
 
-/* As its reads were, one row by one. Only before there are enough of them all bytes by all the time in which there was
- * something to read: a process that was stopped for a minute (SIGSTOP, a frozen cgroup) would take its disk for a slow
- * one ever after. */
+/* The disk's speed from its reads, batch by batch. Before there are enough batches: all bytes by all the time with a
+ * read under way. Not later, as a process that was stopped for a minute (SIGSTOP, a frozen cgroup) would count its disk
+ * as slow for ever. */
 struct swn_disk_model swn_plan_disk(struct swn_engine *e)
 {
     struct swn_disk_model disk = {.bytes_per_ns = SWN_FIRST_BYTES_PER_NS, .read_ns = SWN_DISK_READ_NS};
@@ -82,7 +82,7 @@ static void say_oversize(struct swn_engine *e, size_t bytes)
                 swn_format_mib(a, bytes), swn_format_mib(b, e->budget.limit));
 }
 
-/* Chunks are planned with the weight that is read first of those that lie in them: `ids` in their order. */
+/* Assigns each chunk to the weight in it that is read first, by the order of `ids`. */
 static void assign_chunks(struct swn_engine *e, const uint32_t *ids, size_t n, size_t *count)
 {
     for (size_t i = 0; i < n; i++) {
@@ -130,7 +130,7 @@ static void apply(struct swn_engine *e, const struct swn_plan_weight *weights, c
         swn_pool_set_pinned(e->pool, f, swn_pool_chunk(e->pool, f->chunk)->plan_keep);
 }
 
-/* Of ranges that are no weights, and are to come back: room that the next plan leaves. */
+/* Bytes of ranges that are no weights, and are to become resident again: the next plan leaves room for them. */
 static size_t restored_bytes(struct swn_engine *e)
 {
     size_t bytes = 0;
@@ -141,7 +141,7 @@ static size_t restored_bytes(struct swn_engine *e)
     return bytes;
 }
 
-/* A small weight that was taken in slices while the disk was slower than now is not worth that any more. */
+/* A small weight that was sliced while the disk was slower is not worth slicing any more. */
 static size_t unit_of(const struct swn_engine *e, const struct swn_range *r)
 {
     int worth_it = e->plan.short_of_disk || swn_plan_worth_slicing(r->len, e->budget.target);
@@ -149,7 +149,7 @@ static size_t unit_of(const struct swn_engine *e, const struct swn_range *r)
                                                     : 0;
 }
 
-/* Whether t's order has been right for a whole cycle; then *out is what a plan can be made of. 0, or -EAGAIN. */
+/* Makes a candidate if t's order has been right for a whole cycle. 0, or -EAGAIN. */
 int swn_plan_candidate_make(struct swn_engine *e, struct swn_thread_state *t, struct swn_plan_candidate *out)
 {
     size_t most = e->weights.live * 4 + 16, peak = swn_nonweight_peak(e);
@@ -203,7 +203,7 @@ static int make_plan(const struct swn_plan_candidate *d, size_t other, struct sw
                    : swn_plan_stream_all(weights, d->n, budget, &d->disk, out);
 }
 
-/* No plan for so much takes less: it computes with everything, and reads what does not fit. */
+/* A lower bound for all plans with that budget: a pass computes all weights, and reads those that do not fit. */
 static double least_time(const struct swn_plan_candidate *d, size_t other)
 {
     double read = other < d->goal ? -(double)(d->goal - other) : 0;
@@ -218,7 +218,8 @@ int swn_plan_candidate_solve(struct swn_plan_candidate *d)
 {
     int err = make_plan(d, d->nonweight, d->weights, &d->plan);
     size_t other = d->nonweight > d->region_extra ? d->nonweight - d->region_extra : 0;
-    /* Regions are not given up for what may be noise, and where no more than that can be gained, nobody has to look. */
+    /* Regions stay for gains that may be noise, and where no larger gain is possible the plan without regions is not
+     * made. */
     d->drop_regions = 0;
     int look = !err && d->region_extra &&
                d->plan.latency_ns > (least_time(d, other) + d->region_gain_ns) * (1 + SWN_PLAN_NOISE);
@@ -255,7 +256,7 @@ int swn_plan_is_short_of_disk(const struct swn_engine *e, const struct swn_plan_
                                   d->plan.compute_ns * (e->plan.short_of_disk ? STILL_SHORT : 1), d->disk.bytes_per_ns);
 }
 
-/* There is room for the longest of orders, and it stays for as long as the plan does. */
+/* There was room for the longest possible order; the plan keeps only what it needs. */
 static void give_back(struct swn_plan_candidate *d)
 {
     uint32_t *ids = realloc(d->ids, d->n * sizeof *ids);
@@ -291,7 +292,7 @@ int swn_plan_commit(struct swn_engine *e, struct swn_plan_candidate *d)
     return 0;
 }
 
-/* A new plan, when the thread's order has been right for a whole cycle; or a look whether there is a better one. */
+/* Makes a new plan, if the thread's order has been right for a whole cycle, or reviews the one in force. */
 void swn_plan_if_due(struct swn_engine *e, struct swn_thread_state *t)
 {
     struct swn_plan_candidate candidate;
@@ -306,7 +307,7 @@ void swn_plan_if_due(struct swn_engine *e, struct swn_thread_state *t)
     swn_plan_candidate_free(&candidate);
 }
 
-/* Activations, and the least window: less than that is exceeded at once. Before there is a plan nobody knows. */
+/* Activations, and the narrowest ring: a smaller budget would be exceeded at once. Unknown before there is a plan. */
 size_t swn_plan_minimum(struct swn_engine *e)
 {
     if (!e->plan.planned)

@@ -10,7 +10,7 @@
 size_t swn_plan_gather(struct swn_engine *e, uint32_t *ids, size_t most);
 void swn_plan_if_due(struct swn_engine *e, struct swn_thread_state *t);
 size_t swn_plan_minimum(struct swn_engine *e);
-/* The disk as its last reads were. */
+/* The disk's speed as shown by its last reads. */
 struct swn_disk_model swn_plan_disk(struct swn_engine *e);
 int swn_plan_candidate_make(struct swn_engine *e, struct swn_thread_state *t, struct swn_plan_candidate *out);
 void swn_plan_candidate_free(struct swn_plan_candidate *d);

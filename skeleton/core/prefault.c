@@ -13,17 +13,17 @@
 #define MADV_POPULATE_WRITE 23
 #endif
 
-/* Less is filled before the thread has woken. */
+/* The operator fills less before the thread has woken. */
 #define LEAST ((size_t)256 << 10)
-/* What the end of an operator may have to wait for: some 60 microseconds, or the 0.3 ms of a huge page. */
+/* The end of an operator may have to wait for one piece: some 60 microseconds, or the 0.3 ms of a huge page. */
 #define PIECE ((size_t)256 << 10)
 
 struct swn_prefault {
     pthread_mutex_t lock;
     pthread_cond_t work, idle;
-    uintptr_t owner, at, end; /* owner 0: nobody's */
-    int busy;                 /* with the piece before `at` */
-    int refused;              /* the kernel is older than 5.14, or has no memory: it is not asked again */
+    uintptr_t owner, at, end; /* owner 0: idle */
+    int busy;                 /* the thread is making the piece before `at` */
+    int refused;              /* the kernel is older than 5.14, or has no memory: no further attempt */
     pthread_t thread;
 };
 
@@ -44,7 +44,7 @@ static void *populate(void *arg)
         p->busy = 0;
         if (failed)
             p->refused = 1, p->at = p->end;
-        pthread_cond_broadcast(&p->idle); /* the operator, and whoever frees the tensor meanwhile */
+        pthread_cond_broadcast(&p->idle); /* wakes the operator, and a thread that frees the tensor meanwhile */
     }
     return NULL;
 }
@@ -95,5 +95,5 @@ void swn_prefault_end(struct swn_prefault *p, uintptr_t at)
 
 void swn_prefault_fork_child(struct swn_prefault **p)
 {
-    *p = NULL; /* its lock may be held by a thread that does not exist here: not destroyed, just forgotten */
+    *p = NULL; /* a thread that does not exist here may hold its lock: it is not destroyed */
 }

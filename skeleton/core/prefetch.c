@@ -18,17 +18,17 @@
 #include "skeleton/engine/accounting.h"
 #include "skeleton/core/residency_steps.h"
 
-/* A cursor that has not moved for so many accesses has no claim on the window. */
+/* A cursor that has not moved for this many accesses has no share of the ring. */
 #define IDLE_ACCESSES 4096
 #define CHAIN_MOST 4096
-/* A first pass wants a window of so many weights. */
+/* The number of weights that the ring should hold in a first pass. */
 #define UNTRIED_RING 4
 /* Frames that leave together. */
 #define EVICTED_TOGETHER 4
 
 unsigned swn_prefetch_wait_ms = 30000;
 
-/* The frame of the window that may go for another one and was used longest ago; or NULL. What was read ahead has to go
+/* The least recently used frame of the ring that may leave for another one; or NULL. Frames that were read ahead leave
  * only where nothing else can. */
 static struct swn_frame *stale_frame(struct swn_engine *e, int force)
 {
@@ -38,13 +38,13 @@ static struct swn_frame *stale_frame(struct swn_engine *e, int force)
             continue;
         if (!swn_frame_use(f)->wanted)
             return f;
-        ahead = f; /* the one that is wanted last, as they were read in order */
+        ahead = f; /* the one that is needed last, as they were read in order */
     }
     return force ? ahead : NULL;
 }
 
-/* Evicts f, and with it up to three frames of the chunks behind it that no thread wants: their turn comes next, and one
- * by one they take more interrupts of other processors. */
+/* Evicts f, and with it up to three frames of the chunks behind it that no thread needs: they are next anyway, and
+ * evicting them one by one interrupts other processors more often. */
 static void evict_run(struct swn_engine *e, struct swn_frame *f)
 {
     struct swn_frame *run[EVICTED_TOGETHER] = {f};
@@ -57,13 +57,13 @@ static void evict_run(struct swn_engine *e, struct swn_frame *f)
 
 /* --- reads --- */
 
-/* Reads are served one after the other: what this one took is the time since the one before was done. */
+/* Reads are served one after the other: the time of this one is that since the end of the one before. */
 static void note_read(struct swn_engine *e, const struct swn_part *p, uint64_t now)
 {
     const struct swn_frame_use *use = swn_frame_use(p->frame);
     uint64_t begin = use->start_ns > e->disk.read_done_ns ? use->start_ns : e->disk.read_done_ns;
     double ns = now > begin ? (double)(now - begin) : 0;
-    /* What comes to stay comes once, and into pages that are made for it; and a disk that writes as well is slower. */
+    /* A read for a kept frame happens once, into pages that are made for it; and a disk that also writes is slower. */
     if (!p->frame->pinned_by_plan && use->spilled_before == swn_spilled_so_far(e))
         swn_disk_speed_add(&e->disk.speed, (double)p->job.len, (double)use->start_ns, (double)now);
     else
@@ -95,7 +95,7 @@ static void fetch_done(struct swn_fetch_job *job, int err)
         return;
     if (!err && !p->compressed && e->features.source->check(p, job->buf)) {
         if (!p->repeated++ && !swn_fetch_submit(e->fetch, job, 1))
-            return; /* a bit may have flipped on the way: once more */
+            return; /* a bit may have flipped during the read: try once more */
         swn_engine_corrupt(p->file, p->range_id, job->off);
     }
     pthread_mutex_lock(&e->lock);
@@ -130,7 +130,7 @@ static int is_fetched(const struct swn_range *r)
            !swn_tensor_of(r)->io_failed;
 }
 
-/* Ranges that have left the frame are forgotten. Nothing is being read into it. */
+/* Removes the parts of ranges that have left the frame. Nothing is being read into it. */
 static void compact(struct swn_frame *f)
 {
     unsigned n = 0;
@@ -140,7 +140,8 @@ static void compact(struct swn_frame *f)
     f->n = n;
 }
 
-/* What is streamed of the chunk, and not in its frame yet, is read into it, unless something is being read already. */
+/* Starts reading the streamed bytes of the chunk that are not in its frame yet, unless a read into the frame is under
+ * way. */
 static void fill(struct swn_engine *e, struct swn_frame *f, const void *cursor, int urgent)
 {
     size_t unit = swn_pool_unit(e->pool);
@@ -188,7 +189,8 @@ static size_t ring_frames(const struct swn_engine *e)
     return e->plan.ring_goal / swn_pool_unit(e->pool);
 }
 
-/* Memory for one frame more. 0 or -ENOMEM: somebody's would have to go, or of those that `force` makes go nobody. */
+/* Finds memory for one more frame. 0 or -ENOMEM: without `force`, only if nothing has to leave; with it, if nothing
+ * can. */
 static int room_for_frame(struct swn_engine *e, const struct swn_range *spare, int force)
 {
     size_t unit = swn_pool_unit(e->pool);
@@ -199,7 +201,7 @@ static int room_for_frame(struct swn_engine *e, const struct swn_range *spare, i
     return swn_reclaim_free_fits(e, unit) ? 0 : -ENOMEM;
 }
 
-/* Whether there will be more room soon: a read ahead is under way, and nobody waits for its frame. */
+/* Whether there will be more room soon: a read ahead is under way, and no thread waits for its frame. */
 static int room_will_come(struct swn_engine *e)
 {
     for (struct swn_frame *f = swn_pool_first(e->pool); f; f = f->next)
@@ -216,7 +218,7 @@ static void say_small(struct swn_engine *e)
             "is fragmented, or it is older than 6.1): slower but with the same result");
 }
 
-/* A frame for the chunk of r, in which its bytes are, or come. force: an operator waits for it. NULL: there is none. */
+/* A frame for the chunk of r, with its bytes, or to be filled. force: an operator waits for it. NULL: there is none. */
 static struct swn_frame *place(struct swn_engine *e, const struct swn_range *r, uint64_t chunk, int force,
                                const void *cursor)
 {
@@ -227,7 +229,7 @@ static struct swn_frame *place(struct swn_engine *e, const struct swn_range *r, 
             fill(e, f, cursor, force);
         return f;
     }
-    /* What the plan keeps does not make room for what comes and goes, nor for more of what it keeps. */
+    /* Frames that the plan keeps do not make room for the ring, nor for more kept frames. */
     int push = force && !e->plan.planned, kept = c->plan_keep && !room_for_frame(e, r, push), room = kept;
     if (!room && swn_pool_ring(e->pool) < ring_frames(e))
         room = !room_for_frame(e, r, push);
@@ -235,7 +237,7 @@ static struct swn_frame *place(struct swn_engine *e, const struct swn_range *r, 
         evict_run(e, f);
         room = 1;
     }
-    /* Its operator wants more at once than there is a window for; but first what was read ahead gives way. */
+    /* The operator needs more at once than the ring holds; but first frames that were read ahead leave. */
     if (!room && force && !room_will_come(e))
         room = !room_for_frame(e, r, force);
     if (!room || c->frame)
@@ -264,7 +266,7 @@ void swn_prefetch_claim(struct swn_engine *e, const struct swn_range *r, const s
     uint32_t id = r->id;
     for (uint64_t c = chunks->first; c < chunks->end; c++)
         while (r->id == id && is_fetched(r) && !place(e, r, c, 1, t)) {
-            /* If need be after reads ahead have arrived, since only then can their frames go. */
+            /* If need be after reads ahead have ended, as their frames can leave only then. */
             if (swn_frame_cancel_one(e))
                 continue;
             if (!room_will_come(e) || swn_cond_wait_until(&e->changed, &e->lock, until))
@@ -272,7 +274,7 @@ void swn_prefetch_claim(struct swn_engine *e, const struct swn_range *r, const s
         }
 }
 
-/* Until something has changed, but not for longer than a wait that began at begin_ns may take: then ETIMEDOUT. */
+/* Waits until something has changed, but no longer than a wait that began at begin_ns may take: then ETIMEDOUT. */
 static int wait_for_change(struct swn_engine *e, uint64_t begin_ns)
 {
     unsigned seen = swn_spin_wait_told(&e->spin_wait);
@@ -325,12 +327,12 @@ static size_t active_threads(struct swn_engine *e)
     return active ? active : 1;
 }
 
-/* How far ahead a thread looks, in frames. Frames that are there are marked as wanted first, all of them, so that no
- * read that is started then evicts what is needed a little later. */
+/* How far ahead a thread reads, in frames. First all frames that exist are marked as needed, so that no read that
+ * starts then evicts a frame that is needed a little later. */
 struct ahead {
     struct swn_thread_state *t;
     size_t share, frames;
-    uint64_t last; /* the chunk that was looked at last, plus one */
+    uint64_t last; /* the last chunk that was looked at, plus one */
     int fetch, missing;
 };
 
@@ -358,7 +360,7 @@ static int prefetch_chunk(struct swn_engine *e, struct ahead *a, const struct sw
     return 1;
 }
 
-/* From byte `from` to `upto` of r. */
+/* Prefetches bytes `from` to `upto` of r. */
 static int prefetch_bytes(struct swn_engine *e, struct ahead *a, const struct swn_range *r, size_t from, size_t upto)
 {
     size_t unit = swn_pool_unit(e->pool);
@@ -374,8 +376,8 @@ static int prefetch_one(struct swn_engine *e, struct ahead *a, const struct swn_
     return prefetch_bytes(e, a, r, 0, r->len);
 }
 
-/* Whether r was read when that was likely: right behind `before`, or soon, as not everything in a store is read as a
- * weight. What nothing is known of says nothing. */
+/* Whether r was read when expected: right behind `before`, or soon after, as not everything in a store is read as a
+ * weight. Without a prediction the answer is yes. */
 static int as_expected(struct swn_engine *e, const struct swn_range *before, const struct swn_range *r)
 {
     const struct swn_range *first = e->features.source->successor(e, before), *next = first;
@@ -384,8 +386,8 @@ static int as_expected(struct swn_engine *e, const struct swn_range *before, con
     return next == r || !first;
 }
 
-/* In a first pass guesses are believed as long as the last two weights were as expected; and half of the window is for
- * what operators really ask for. */
+/* In a first pass predictions are used as long as the last two weights were as expected; half of the ring is for chunks
+ * that operators actually ask for. */
 static void prefetch_untried(struct swn_engine *e, struct swn_thread_state *t, uint32_t before, uint32_t last)
 {
     struct swn_weight *weight = swn_weight_of(e, last), *previous = before ? swn_weight_of(e, before) : NULL;
@@ -394,7 +396,7 @@ static void prefetch_untried(struct swn_engine *e, struct swn_thread_state *t, u
         return;
     swn_ring_lend(e, UNTRIED_RING * swn_round_up(r->len > next->len ? r->len : next->len, SWN_PAGE));
     struct ahead a = {.t = t, .share = ring_frames(e) / active_threads(e) / 2, .fetch = 1};
-    /* What is foreseen of a mapped file may go round in circles, and past ranges that need no room. */
+    /* Predictions for a mapped file may go round in circles, and lead past ranges that need no room. */
     for (size_t i = 0; next && !swn_is_weight(next) && i < CHAIN_MOST; i++) {
         if (!prefetch_one(e, &a, next))
             return;
@@ -402,7 +404,7 @@ static void prefetch_untried(struct swn_engine *e, struct swn_thread_state *t, u
     }
 }
 
-/* Walks along what the learned order says that t will want next, as far as its share of the window goes. */
+/* Walks along the learned order of t's next weights, as far as t's share of the ring goes. */
 static void walk_ahead(struct swn_engine *e, struct ahead *a)
 {
     struct swn_thread_state *t = a->t;

@@ -1,5 +1,5 @@
-/* skeleton/core/prefetch.h - chunks of weights come into frames: chunks that an operator waits for, and chunks ahead of
- * it.
+/* skeleton/core/prefetch.h - reads chunks of weights into frames: chunks that an operator waits for, and chunks ahead
+ * of it.
  *
  * Engine lock held, unless it says otherwise.
  */
@@ -14,7 +14,7 @@ extern unsigned swn_prefetch_wait_ms; /* longest wait of an operator for a read,
  * mapping serves. May release the lock. */
 void swn_prefetch_claim(struct swn_engine *e, const struct swn_range *r, const struct swn_chunks *chunks,
                         struct swn_thread_state *t);
-/* Waits until what is being read into the frames of these chunks is there. Releases the lock meanwhile. */
+/* Waits until the reads into the frames of these chunks have ended. Releases the lock meanwhile. */
 void swn_prefetch_await(struct swn_engine *e, const struct swn_chunks *chunks, struct swn_thread_state *t);
 /* Fetches the weights that this thread will read next by the learned order, as far as its share of the staging ring
  * goes. */

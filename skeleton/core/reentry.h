@@ -1,6 +1,7 @@
-/* skeleton/core/reentry.h - our own calls of PyTorch allocate memory, too, and must not be served as a program's.
+/* skeleton/core/reentry.h - the library's own calls of PyTorch allocate memory, too, which must not be served like the
+ * program's.
  *
- * Counts, per thread, how deep in them the calling thread is.
+ * Counts, per thread, how deep the calling thread is in such calls.
  */
 #ifndef SWN_SKELETON_CORE_REENTRY_H
 #define SWN_SKELETON_CORE_REENTRY_H

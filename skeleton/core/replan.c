@@ -1,5 +1,5 @@
 /* Whether the plan in force is still one for this machine and this program. The first plan is made while the disk also
- * writes what had to leave, and operators wait for new pages; later other programs come and go. Where the speed of the
+ * writes evicted ranges, and operators wait for new pages; later other programs come and go. Where the speed of the
  * disk or of the operators has changed, another plan is made. It takes the place of the plan in force if that one, on
  * the machine as it is now, takes longer. */
 #include <math.h>
@@ -11,16 +11,16 @@
 #include "skeleton/engine/weights.h"
 #include "skeleton/engine/accounting.h"
 
-/* So much is not worth a look: of the disk's speed, and of the time of all operators. */
+/* A smaller change of the disk's speed, or of the time of all operators, needs no review. */
 #define OTHER_SPEED 1.1
 #define OTHER_COMPUTE 1.1
-/* For so many passes, and so long. Another plan costs a pass or two of reading what that keeps, and what comes and goes
- * all the time must not cost that all the time: with each the machine has to be another one for twice as many passes,
- * up to 2^PLANS_MOST, and for half as many after two looks in a row that found no better plan. */
+/* A change must last for this many passes, and this long. A new plan costs a pass or two, as the weights that it keeps
+ * have to be read, and repeated changes must not cost that each time. So with each new plan a change has to last for
+ * twice as many passes, up to 2^PLANS_MOST, and for half as many after two reviews in a row without a better plan. */
 #define PASSES_LEAST 8u
 #define PLANS_MOST 6
 #define LEAST_NS (uint64_t)1000000000
-/* So many passes in a row without enough room are no accident. */
+/* This many passes in a row without enough room are no accident. */
 #define SHORT_PASSES 4
 
 static double computing(const struct swn_engine *e)
@@ -45,7 +45,7 @@ void swn_replan_begin(struct swn_engine *e, double bytes_per_ns)
     e->plan.replan.review_due = 0;
 }
 
-/* Where each weight is in the plan in force, plus one, by its weight; NULL without memory. */
+/* The index of each weight in the plan in force, plus one, by its weight; NULL: no memory. */
 static uint32_t *places_in_force(struct swn_engine *e)
 {
     uint32_t *at = calloc(e->weights.count + 1, sizeof *at);
@@ -57,8 +57,8 @@ static uint32_t *places_in_force(struct swn_engine *e)
     return at;
 }
 
-/* How long a pass takes under the plan in force, if everything is as the candidate has it, which may begin with another
- * weight. INFINITY: it is for other weights. 0: there is no memory to find out. */
+/* The time of a pass under the plan in force, with the speeds of the candidate, which may begin with another weight.
+ * INFINITY: the plan is for other weights. 0: no memory to simulate. */
 static double as_it_is(struct swn_engine *e, const struct swn_plan_candidate *now)
 {
     const struct swn_plan_candidate *plan = &e->plan.in_force;
@@ -87,7 +87,7 @@ static double as_it_is(struct swn_engine *e, const struct swn_plan_candidate *no
     return ns;
 }
 
-/* The plan stays, and what is said of it to others is as the machine is now. */
+/* The plan stays, and its published times become those of the machine as it is now. */
 static void stay(struct swn_engine *e, const struct swn_plan_candidate *d)
 {
     swn_replan_begin(e, d->disk.bytes_per_ns);
@@ -108,7 +108,7 @@ int swn_replan_is_due(struct swn_engine *e, const struct swn_plan_candidate *d)
     e->plan.replan.reviews++;
     int is_short = swn_plan_is_short_of_disk(e, d);
     if (is_short != e->plan.short_of_disk) {
-        /* Other weights come in slices then, of which this candidate knows nothing: the next one does. */
+        /* Then other weights come in slices, which this candidate does not know; the next candidate does. */
         swn_replan_begin(e, d->disk.bytes_per_ns);
         e->plan.short_of_disk = is_short;
         renew(e);
@@ -139,8 +139,8 @@ static void note_machine(struct swn_engine *e)
     d->review_due = 1;
 }
 
-/* A plan that leaves a little too little for activations stays in force (swn_engine_note_peak), but not where pages go
- * and come back for that in pass after pass. */
+/* A plan that leaves a little too little for activations stays in force (swn_engine_note_peak), unless pages are
+ * dropped and made again for that in pass after pass. */
 static void note_shortness(struct swn_engine *e)
 {
     struct swn_replan *d = &e->plan.replan;
@@ -156,7 +156,7 @@ void swn_replan_passed(struct swn_engine *e)
 {
     note_shortness(e);
     note_machine(e);
-    /* The others' peaks only fade. */
+    /* The peaks of other passes only fade. */
     e->nonweight.before -= e->nonweight.before / 16;
     e->nonweight.before = swn_nonweight_peak(e);
     e->nonweight.peak = swn_nonweight_held(e);

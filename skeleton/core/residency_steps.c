@@ -1,4 +1,4 @@
-/* skeleton/core/residency_steps.c - the pool, and how a weight comes and goes: its own pages, its file, into and out of
+/* skeleton/core/residency_steps.c - the pool, and the steps of a weight: to its own pages, to its file, into and out of
  * frames. eviction.c, prefetch.c and plan.c decide which weight and when; the mechanism is in
  * blocks/memory/residency.c and publish.c. */
 #define _GNU_SOURCE
@@ -17,12 +17,12 @@
 #include "skeleton/engine/weights.h"
 #include "skeleton/core/ring_size.h"
 
-/* A budget that holds at least so many huge pages has chunks of that size. With smaller chunks, and so small pages, a
+/* A budget that holds at least this many huge pages has chunks of that size. With smaller chunks, and so small pages, a
  * pass of GPT-2 within 28 MiB takes 1.5 times as long. With fewer huge pages than this, activations and weights have
  * too few to share: MobileNetV2 within 16 MiB wrote activations out in every pass. */
 #define HUGE_LEAST 9
-/* A smaller budget is divided into so many chunks, none smaller than UNIT_LEAST: a chunk stays in memory as a whole
- * even where the plan keeps only one weight of it. */
+/* The number of chunks of a smaller budget, none smaller than UNIT_LEAST: a chunk stays in memory as a whole even if
+ * the plan keeps only one weight in it. */
 #define UNIT_LEAST ((size_t)256 << 10)
 #define UNITS_LEAST 32
 
@@ -35,7 +35,7 @@ void swn_look_at_store_disk(struct swn_engine *e)
             e->config.store_dir);
 }
 
-/* Of how many addresses a chunk is. */
+/* The size of a chunk in bytes of addresses. */
 static size_t unit_for(const struct swn_engine *e)
 {
     size_t unit = SWN_HUGE;
@@ -74,8 +74,8 @@ static int make_pool(struct swn_engine *e)
     return 0;
 }
 
-/* The program has closed our spill file, and its mappings are all that we have of it: they go on serving what lies
- * there, and what leaves from now on goes to another file. */
+/* The program has closed the spill file, and only its mappings are left: they still serve the bytes in it, and later
+ * ranges go to another file. */
 static void lose_spill(struct swn_engine *e)
 {
     if (!e->said.closed++)
@@ -86,7 +86,7 @@ static void lose_spill(struct swn_engine *e)
     e->writes.spill = e->res.spill = NULL;
 }
 
-/* The pool is made when the first byte has to leave: from then on it is part of what counts. */
+/* The pool is made when the first byte has to leave: from then on it counts. */
 int swn_open_pool(struct swn_engine *e)
 {
     if (atomic_load(&e->life.retired))
@@ -109,7 +109,7 @@ uint64_t swn_spilled_so_far(const struct swn_engine *e)
     return e->writes.spilled_before + (e->writes.spill ? e->writes.spill->written_bytes : 0);
 }
 
-/* Whether it has bytes of any range still. */
+/* Whether the frame still has bytes of any range. */
 int swn_frame_is_alive(const struct swn_frame *f)
 {
     for (unsigned i = 0; i < f->n; i++)
@@ -150,16 +150,16 @@ int swn_make_resident(struct swn_engine *e, struct swn_range *r, void *pages)
     return 0;
 }
 
-/* Frames of neighbouring chunks. */
+/* Evicts frames of neighbouring chunks. */
 void swn_frames_evict(struct swn_engine *e, struct swn_frame **frames, unsigned n)
 {
     uint64_t begin = e->features.record ? swn_now_ns() : 0;
     struct swn_range *r = frames[0]->n ? frames[0]->parts[0].range : NULL;
     struct swn_weight *weight = e->features.record && r && swn_is_weight(r) ? &e->weights.all[r->weight] : NULL;
     for (unsigned i = 0; i < n; i++)
-        frames[i]->pending++; /* so that swn_frames_drop_dead leaves them to us */
-    /* Somebody wrote, and the private copies are the truth now; or there is no memory for another mapping, and the
-     * address must not keep naming a frame that gets other bytes. */
+        frames[i]->pending++; /* so that swn_frames_drop_dead does not free them */
+    /* Either a thread has written, and the private copies are valid now; or there is no memory for another mapping, and
+     * the address must not show a frame that gets other bytes. */
     while ((r = swn_residency_unpublish(&e->res, frames, n)))
         swn_make_resident(e, r, 0);
     for (unsigned i = 0; i < n; i++)
@@ -189,7 +189,7 @@ int swn_frame_cancel_reads(struct swn_engine *e, struct swn_frame *f)
         if (p->there || !p->range || swn_fetch_cancel(e->fetch, &p->job))
             continue;
         p->file->refs--;
-        p->range = NULL; /* fetch_done will not come for it */
+        p->range = NULL; /* fetch_done will not see it */
         f->pending--;
     }
     return !f->pending;
@@ -210,7 +210,7 @@ void swn_note_spill(struct swn_engine *e, size_t size, int err)
     if (!err) {
         atomic_store(&e->life.want_hook, 1);
     } else if (err == -EBADF) {
-        swn_open_pool(e); /* another file for the next one */
+        swn_open_pool(e); /* opens another file for the next range */
     } else if (err != -EBUSY) {
         char need[32];
         if (!e->said.full++)

@@ -1,4 +1,4 @@
-/* skeleton/core/residency_steps.h - the pool, and how a weight comes and goes: its own pages, its file, into and out of
+/* skeleton/core/residency_steps.h - the pool, and the steps of a weight: to its own pages, to its file, into and out of
  * frames.
  *
  * Engine lock held, unless it says otherwise.
@@ -10,26 +10,26 @@
 #include "skeleton/engine/engine_internal.h"
 
 int swn_open_pool(struct swn_engine *e);
-/* Says once if the store directory keeps in memory what is written to it. Any lock may be held. */
+/* Prints once if the store directory keeps written bytes in memory. Any lock may be held. */
 void swn_look_at_store_disk(struct swn_engine *e);
 /* Bytes that this process has written to spill files. */
 uint64_t swn_spilled_so_far(const struct swn_engine *e);
 /* pages: as for swn_residency_make_resident. */
 int swn_make_resident(struct swn_engine *e, struct swn_range *r, void *pages);
 int swn_spill_range(struct swn_engine *e, struct swn_range *r);
-/* What follows from a spill of `size` bytes that ended with err. */
+/* Updates the state after a spill of `size` bytes that ended with err. */
 void swn_note_spill(struct swn_engine *e, size_t size, int err);
-/* Frames that have bytes of no other range go: r has other bytes now, or is gone. */
+/* Frees the frames that have bytes of r only: r has other bytes now, or is gone. */
 void swn_frames_forget(struct swn_engine *e, const struct swn_range *r);
 /* Whether the frame still has bytes of any range. */
 int swn_frame_is_alive(const struct swn_frame *f);
 /* Evicts n frames of neighbouring chunks. */
 void swn_frames_evict(struct swn_engine *e, struct swn_frame **frames, unsigned n);
-/* Whether a frame can go: no operator holds its chunk, and nothing is being read into it. */
+/* Whether a frame can leave: no operator holds its chunk, and nothing is being read into it. */
 int swn_frame_may_go(const struct swn_engine *e, const struct swn_frame *f);
 /* Evicts such a frame. */
 void swn_frame_evict(struct swn_engine *e, struct swn_frame *f);
-/* Frees the frames of these chunks that have bytes of no range any more. */
+/* Frees the frames of these chunks that no longer have bytes of any range. */
 void swn_frames_drop_dead(struct swn_engine *e, const struct swn_chunks *chunks);
 /* Cancels the reads into the frame that have not begun. 1: none is left. */
 int swn_frame_cancel_reads(struct swn_engine *e, struct swn_frame *f);

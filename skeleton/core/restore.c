@@ -1,4 +1,5 @@
-/* skeleton/core/restore.c - a range gets ordinary pages again, with room for them; or goes where the plan wants it. */
+/* skeleton/core/restore.c - gives a range ordinary pages again, with room for them, or moves it to where the plan wants
+ * it. */
 #define _GNU_SOURCE
 #include <errno.h>
 
@@ -9,10 +10,11 @@
 #include "skeleton/core/residency_steps.h"
 #include "skeleton/core/restore.h"
 
-/* Inputs up to this part of the budget may come back to stay. */
+/* Inputs up to this part of the budget may become resident again for good. */
 #define RESTORE_PART 16
 
-/* All of r is read through the mapping of its extent. -EBUSY: it was written to; what is mapped stays. */
+/* From now on all of r is read through the mapping of its extent. -EBUSY: it was written to, and its frames stay
+ * mapped. */
 static int take_back(struct swn_engine *e, struct swn_range *r)
 {
     struct swn_chunks chunks = swn_residency_chunks(&e->res, r);
@@ -30,12 +32,12 @@ static int take_back(struct swn_engine *e, struct swn_range *r)
     return 0;
 }
 
-/* A tensor that alone exceeds the budget is written through a mapping of its file. 0, or -errno: it is not. */
+/* Writes a tensor that alone exceeds the budget through a mapping of its file. 0, or -errno: impossible. */
 int swn_restore_share(struct swn_engine *e, struct swn_range *r)
 {
     if (!e->config.enforce || !e->torch || atomic_load(&e->life.hook_state) == 3 || swn_open_pool(e))
         return -EBUSY;
-    int err = take_back(e, r); /* or frames that get other bytes would stay mapped where it cannot be shared */
+    int err = take_back(e, r); /* or frames that get other bytes would stay mapped, if it cannot be shared */
     if (err)
         return err;
     swn_frames_forget(e, r);
@@ -45,7 +47,7 @@ int swn_restore_share(struct swn_engine *e, struct swn_range *r)
     return err;
 }
 
-/* The range gets ordinary pages, and room for them first: not twice where it is resident already. */
+/* Makes room, and gives the range ordinary pages; a range that is resident already needs no room. */
 int swn_restore_resident(struct swn_engine *e, struct swn_range *r, void *pages)
 {
     if (atomic_load(&r->state) != SWN_FILE_BACKED)
@@ -59,9 +61,9 @@ int swn_restore_resident(struct swn_engine *e, struct swn_range *r, void *pages)
     return err;
 }
 
-/* An input (a mask, a table, the same image over and over) that left while a model was built comes back when it is read
- * again and again, since no order tells when to read it ahead: as soon as there is a plan that leaves room for it. Ever
- * more rarely, should it have to leave each time. */
+/* An input (a mask, a table, the same image over and over) that left while a model was built becomes resident again
+ * when it is read repeatedly, as no order tells when to read it ahead; and as soon as there is a plan with room for it.
+ * If it has to leave each time, this happens ever more rarely. */
 void swn_restore_input(struct swn_engine *e, struct swn_range *r)
 {
     size_t size = swn_round_up(r->len, SWN_PAGE);
@@ -80,7 +82,7 @@ void swn_restore_input(struct swn_engine *e, struct swn_range *r)
     }
 }
 
-/* Whether the chunk has bytes in a frame, or that would have to be in one. */
+/* Whether the chunk has bytes in a frame, or bytes that need a frame. */
 static int has_file_backed(struct swn_engine *e, const struct swn_range *r, uint64_t chunk)
 {
     uintptr_t at = swn_residency_chunk_at(&e->res, r, chunk), end = at + swn_pool_unit(e->pool);
@@ -90,7 +92,7 @@ static int has_file_backed(struct swn_engine *e, const struct swn_range *r, uint
     return 0;
 }
 
-/* Whether the plan has some of it come and go; or whether neighbours in its chunks do, which takes frames anyway. */
+/* Whether the plan streams a part of it, or neighbours in its chunks, which take frames anyway. */
 static int streams(struct swn_engine *e, const struct swn_range *r)
 {
     struct swn_chunks all = swn_residency_chunks(&e->res, r);
@@ -100,7 +102,7 @@ static int streams(struct swn_engine *e, const struct swn_range *r)
     return 0;
 }
 
-/* Brings one weight to where the plan wants it; called when an operator is done with it. */
+/* Moves one weight to where the plan wants it; called when an operator is done with it. */
 void swn_plan_apply_to(struct swn_engine *e, struct swn_range *r)
 {
     if (!e->plan.planned || !e->pool || !swn_is_weight(r) || swn_tensor_of(r)->written || r->pins ||

@@ -1,5 +1,5 @@
-/* skeleton/core/restore.h - a range gets ordinary pages again, with room for them; or moves to the state that the plan
- * demands.
+/* skeleton/core/restore.h - gives a range ordinary pages again, with room for them, or moves it to the state that the
+ * plan demands.
  *
  * Engine lock held. May release it.
  */

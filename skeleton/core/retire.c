@@ -1,10 +1,11 @@
-/* Ends the engine in a process that goes on.
+/* Ends the engine in a process that continues.
  *
- * Why locked memory (mlockall) is a reason: a program that locks memory wants no access ever to wait for a disk, and
- * the kernel enforces that. With MCL_FUTURE the kernel gives every page of a writable private mapping a copy of its own
- * as soon as it is mapped, so a weight that leaves is back at once, and twice where a frame of the pool is mapped. With
- * MCL_CURRENT it does that to all weights that have left. Swapping cannot work against the kernel, so the lock gets
- * what it asks for: the process takes as much memory as without us. */
+ * Why locked memory (mlockall) is a reason: a program that locks memory wants no access to wait for a disk, and the
+ * kernel enforces that. With MCL_FUTURE the kernel gives every page of a writable private mapping its own copy as soon
+ * as it is mapped, so a weight that leaves is back at once, and twice where a frame of the pool is mapped. With
+ * MCL_CURRENT it does that to all weights that have left. Swapping cannot work against the kernel, so the engine stops:
+ * the process takes as much memory as without swapnet.
+ */
 #define _GNU_SOURCE
 #include "skeleton/core/retire.h"
 
@@ -26,13 +27,14 @@
 #include "skeleton/engine/accounting.h"
 #include "skeleton/core/residency_steps.h"
 
-/* Operators of other threads that hold frames are waited for; not for ever, as one may be what has called us. */
+/* How long to wait for operators of other threads that hold frames; not for ever, as such an operator may be the
+ * caller. */
 #define PATIENCE_NS 5000000000u
 #define BREATH_NS 500000
-/* What has to be left of an address space with a pool in it, for a program to go on. */
+/* The least free address space beside a pool with which a program can continue. */
 #define SPACE_LEAST ((uint64_t)64 << 20)
 
-/* 0: all is resident. -EBUSY: something could not come yet, or at all. */
+/* 0: all ranges are resident. -EBUSY: a range could not become resident now, or at all. */
 static int all_resident(struct swn_engine *e)
 {
     int err = 0;
@@ -44,7 +46,7 @@ static int all_resident(struct swn_engine *e)
     return err;
 }
 
-/* Whether operators that began before `seq` still run: they may have frames. */
+/* Whether operators that began before `seq` still run: they may hold frames. */
 static int in_operators(const struct swn_engine *e, uint64_t seq)
 {
     for (const struct swn_op *op = e->ops.open; op; op = op->next_open)
@@ -61,7 +63,7 @@ static void close_pool(struct swn_engine *e)
             f = f->next;
             continue;
         }
-        swn_frame_evict(e, f); /* and others, if something was written to it that has to become resident */
+        swn_frame_evict(e, f); /* and neighbours, if a range was written to that has to become resident */
         f = swn_pool_first(e->pool);
     }
     if (!e->pool || swn_pool_first(e->pool))
@@ -82,7 +84,7 @@ static void free_warm(struct swn_engine *e)
 static int try_to_retire(struct swn_engine *e, uint64_t seq)
 {
     struct swn_fetch *fetch = __atomic_load_n(&e->fetch, __ATOMIC_ACQUIRE);
-    if (fetch) /* what is in flight ends in fetch_done, which takes the lock */
+    if (fetch) /* reads in flight end in fetch_done, which takes the lock */
         swn_fetch_pause(fetch);
     pthread_mutex_lock(&e->lock);
     swn_write_behind_drain(e);
@@ -119,8 +121,8 @@ static void retire(struct swn_engine *e, const char *why)
         nanosleep(&(struct timespec){.tv_nsec = BREATH_NS}, NULL);
 }
 
-/* Whether the kernel would let this process lock more than its limit (CAP_IPC_LOCK). Only it knows: a mapping of more
- * than that is locked, which has no page and gets none. */
+/* Whether the kernel would let this process lock more than its limit (CAP_IPC_LOCK). Only the kernel knows: so this
+ * locks a larger mapping, which has no pages and gets none. */
 static int may_lock_any(uint64_t limit)
 {
     size_t bytes = swn_round_up(limit, SWN_PAGE) + SWN_PAGE;
@@ -132,7 +134,8 @@ static int may_lock_any(uint64_t limit)
     return may;
 }
 
-/* Whether mlockall would succeed once we have given back what is not used. Many programs try it, and run on without. */
+/* Whether mlockall would succeed once unused memory has been released. Many programs try mlockall, and continue
+ * without. */
 static int lock_succeeds(struct swn_engine *e, int flags)
 {
     struct rlimit limit;
@@ -165,7 +168,7 @@ void swn_retire_for_space(uint64_t bytes)
     uint64_t mapped = swn_engine_mapped_bytes();
     pthread_mutex_lock(&e->lock);
     uint64_t whole = swn_arena_hi(e->arena) - swn_arena_lo(e->arena), used = swn_arena_used(e->arena);
-    uint64_t least = mapped > whole ? mapped - whole + used : used; /* with the arena as small as it can be */
+    uint64_t least = mapped > whole ? mapped - whole + used : used; /* with the smallest possible arena */
     uint64_t left = bytes > least ? bytes - least : 0;
     swn_arena_shrink(e->arena, used + left / SWN_SPACE_PART);
     int tight = e->pool && left < SPACE_LEAST;

@@ -1,16 +1,16 @@
-/* skeleton/core/retire.h - what the engine does where the program asks the kernel for something that the engine stands
- * in the way of. */
+/* skeleton/core/retire.h - the engine's reaction when the program asks the kernel for something that conflicts with it.
+ */
 #ifndef SWN_SKELETON_CORE_RETIRE_H
 #define SWN_SKELETON_CORE_RETIRE_H
 
 #include <stdint.h>
 
-/* Before the program locks its memory, mlockall(flags). Where that will succeed, the engine retires: every weight comes
- * back into memory, nothing leaves any more, new tensors are PyTorch's own, and what is reserved is given back. */
+/* Called before the program locks its memory, mlockall(flags). If that will succeed, the engine retires: every weight
+ * becomes resident, nothing leaves any more, PyTorch allocates new tensors, and reservations are released. */
 void swn_retire_for_lock(int flags);
 
-/* Before the program limits its address space to `bytes`: the engine gives back address space that is reserved and not
- * used. Where that is not enough the engine retires. */
+/* Called before the program limits its address space to `bytes`: the engine releases reserved, unused address space. If
+ * that does not suffice the engine retires. */
 void swn_retire_for_space(uint64_t bytes);
 
 #endif

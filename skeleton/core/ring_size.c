@@ -1,4 +1,4 @@
-/* skeleton/core/ring_size.c - how many bytes of frames are for what comes and goes. */
+/* skeleton/core/ring_size.c - the size of the staging ring. */
 #define _GNU_SOURCE
 
 #include "skeleton/engine/engine_internal.h"
@@ -8,7 +8,7 @@
 #define FIRST_RING_LEAST (2 * MIB)
 #define FIRST_RING_MOST (32 * MIB)
 
-/* Bytes of the frames that come and go, in use or free. */
+/* Bytes of the ring's frames, in use or free. */
 size_t swn_ring_bytes(struct swn_engine *e)
 {
     return e->pool ? swn_pool_ring(e->pool) * swn_pool_unit(e->pool) + swn_pool_free_bytes(e->pool) : 0;

@@ -1,4 +1,4 @@
-/* skeleton/core/ring_size.h - how many bytes of frames are for what comes and goes.
+/* skeleton/core/ring_size.h - the size of the staging ring.
  *
  * Engine lock held.
  */
@@ -7,7 +7,7 @@
 
 #include "skeleton/engine/engine_internal.h"
 
-/* Bytes of the frames that come and go, in use or free. */
+/* Bytes of the ring's frames, in use or free. */
 size_t swn_ring_bytes(struct swn_engine *e);
 /* The size of the staging ring before there is a plan. */
 size_t swn_ring_first(struct swn_engine *e);

@@ -1,4 +1,4 @@
-/* skeleton/core/stats.c - the statistics record: what the core knows, and then what each subsystem adds. */
+/* skeleton/core/stats.c - the statistics record: first the core's part, then that of each subsystem. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <string.h>

@@ -10,10 +10,10 @@
 #include "skeleton/core/residency_steps.h"
 
 struct swn_pending_write {
-    struct swn_range *range; /* NULL: recalled; what was written is not wanted */
+    struct swn_range *range; /* NULL: recalled, and the written bytes are unused */
     struct swn_extent_file *file;
     const void
-        *from; /* nobody may be there any more when it was recalled: then garbage is written, or the write fails */
+        *from; /* may be unmapped once the write has been recalled: then garbage is written, or the write fails */
     size_t size;
     uint64_t off;
     int err;
@@ -52,7 +52,7 @@ static void *writer(void *arg)
             atomic_fetch_add(&b->done_count, 1);
             pthread_cond_signal(&b->written);
         } else if (idle && !b->queue) {
-            struct timespec soon; /* for what is dropped meanwhile: nobody tells */
+            struct timespec soon; /* for dropped extents, whose arrival is not signalled */
             clock_gettime(CLOCK_REALTIME, &soon);
             soon.tv_sec += 1;
             pthread_cond_timedwait(&b->work, &b->lock, &soon);
@@ -80,7 +80,7 @@ static struct swn_write_behind *start(struct swn_engine *e)
     return b;
 }
 
-/* Another one than before when the program has closed that. */
+/* Uses another file if the program has closed the present one. */
 static void use_file(struct swn_write_behind *b, struct swn_extent_file *file)
 {
     if (b->file == file)
@@ -130,7 +130,7 @@ static void arrived(struct swn_engine *e, struct swn_pending_write *d)
         swn_tensor_of(r)->pending_write = NULL;
         e->writes.behind->departing -= size;
         if (!err && d->file != e->writes.spill)
-            err = -EBUSY; /* the program has closed it since: nothing more is mapped from it */
+            err = -EBUSY; /* the program has closed the file since: nothing more is mapped from it */
         if (err)
             swn_residency_stay(r);
         else if (!(err = swn_residency_left(&e->res, r, d->off)) && swn_is_weight(r))
@@ -174,7 +174,7 @@ int swn_write_behind_wait(struct swn_engine *e)
     return any;
 }
 
-/* Takes d out of the queue if it is not under way: what will not be written need not be waited for. */
+/* Takes d out of the queue if it is not under way: a write that will not happen need not be awaited. */
 static int unqueue(struct swn_write_behind *b, struct swn_pending_write *d)
 {
     int found = 0;
@@ -216,5 +216,5 @@ void swn_write_behind_drain(struct swn_engine *e)
 void swn_write_behind_fork_child(struct swn_engine *e)
 {
     e->writes.behind =
-        NULL; /* its lock may be held by a thread that does not exist here: not destroyed, just forgotten */
+        NULL; /* a thread that does not exist here may hold its lock: the object is not destroyed, only forgotten */
 }

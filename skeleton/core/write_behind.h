@@ -1,12 +1,12 @@
-/* skeleton/core/write_behind.h - writing behind: ranges go to the spill file while the program computes on.
+/* skeleton/core/write_behind.h - write-behind: ranges are written to the spill file while the program computes.
  *
- * A model that is built under a budget writes its initial weights out nearly as fast as it makes them; done one after
- * the other that takes the sum of both times. So once the budget has been full, and until weights are read, ranges
- * leave some time before their room is needed. A range on its way out (swn_tensor_of(r)->pending_write) still counts as
+ * A model that is built under a budget has its initial weights written out nearly as fast as it makes them; in turns,
+ * both would take the sum of their times. So once the budget has been full, and until weights are read, ranges leave
+ * some time before their room is needed. A range on its way out (swn_tensor_of(r)->pending_write) still counts as
  * resident, reads as ever, and is EVICTING; a store, or a caller that needs the range, takes it back.
  *
- * A thread of the library writes, and takes no lock but the queue's. A range begins and ends to leave in these
- * functions only, all of which need the engine lock.
+ * A thread of the library writes, and takes no lock but the queue's. Only these functions start and end the eviction of
+ * such a range, and all of them need the engine lock.
  */
 #ifndef SWN_SKELETON_CORE_WRITE_BEHIND_H
 #define SWN_SKELETON_CORE_WRITE_BEHIND_H
@@ -15,13 +15,13 @@
 
 /* r begins to leave. 0, or -errno: it stays. */
 int swn_write_behind_start(struct swn_engine *e, struct swn_range *r);
-/* Bytes that have begun to leave and still count. */
+/* Bytes that are being written and still count. */
 size_t swn_write_behind_bytes(const struct swn_engine *e);
-/* Ranges whose bytes are written have left. Cheap when there are none. */
+/* Evicts the ranges whose bytes are written. Cheap when there are none. */
 void swn_write_behind_complete(struct swn_engine *e);
 /* Waits until the next pending write is done, and completes it. 0: there is none. */
 int swn_write_behind_wait(struct swn_engine *e);
-/* r stays after all, as if it had never begun to leave. Does not wait. */
+/* r stays after all. Does not wait. */
 void swn_write_behind_cancel(struct swn_engine *e, struct swn_range *r);
 /* Waits for all pending writes, and completes them. */
 void swn_write_behind_drain(struct swn_engine *e);
