@@ -6,7 +6,7 @@
 #include "blocks/memory/arena.h"
 #include "skeleton/device/swapper_internal.h"
 
-/* Blocks are this part of the room for them, so that several can be on their way and the last ones in use. */
+/* A block is this part of the room for blocks, so that several can be in flight while the last ones are in use. */
 #define BLOCK_PART 16
 #define BLOCK_MOST ((size_t)32 << 20)
 #define SIZES 8

@@ -1,10 +1,10 @@
-/* skeleton/device/block_order.c - in which order the blocks of a device are used, and which of them to bring before
- * they are asked for. */
+/* skeleton/device/block_order.c - the order in which the blocks of a device are used, and which of them to bring in
+ * ahead. */
 #include "skeleton/device/swapper_internal.h"
 
-/* Reading further ahead than this part of the room would throw out what is used again sooner. */
+/* Reading further ahead than this part of the room would evict blocks that are needed sooner. */
 #define AHEAD_PART 2
-/* A stream that has not been seen for so many accesses has no claim. */
+/* A stream that was not seen for this many accesses has no share of the room. */
 #define IDLE_ACCESSES 4096
 
 struct cursor *swn_swap_order_cursor(struct swn_devswap *s, void *stream)
@@ -20,7 +20,7 @@ struct cursor *swn_swap_order_cursor(struct swn_devswap *s, void *stream)
     return oldest;
 }
 
-/* In a first pass: the one that was made next. */
+/* In a first pass: the block that was made next. */
 static struct swap_group *predicted(const struct swn_devswap *s, uint32_t before, uint32_t at)
 {
     uint32_t next = swn_access_order_next(s->order, before, at);
@@ -41,7 +41,7 @@ void swn_swap_order_look_ahead(struct swn_devswap *s)
         size_t bytes = 0, most = s->capacity / AHEAD_PART, here = swn_swap_group_from(s, at);
         struct swap_group *b;
         if (here < s->count && s->blocks[here]->id == at && s->accesses - c->last_access <= s->count)
-            s->blocks[here]->use.next_use = 0; /* it has other weights, which may come next */
+            s->blocks[here]->use.next_use = 0; /* the block has other weights, too, which may be next */
         for (uint64_t step = 1; step <= s->count + 2 && (b = predicted(s, before, at)); step++) {
             if (step < b->use.next_use)
                 b->use.next_use = step;

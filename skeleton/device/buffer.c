@@ -1,5 +1,5 @@
-/* skeleton/device/buffer.c - where the memory of a device's blocks comes from: spare buffers, new ones, and those of
- * blocks that give theirs up. */
+/* skeleton/device/buffer.c - the memory of a device's blocks: spare buffers, new ones, and buffers of blocks that give
+ * theirs up. */
 #define _GNU_SOURCE
 #include <errno.h>
 
@@ -8,10 +8,10 @@
 #include "skeleton/core/eviction.h"
 #include "skeleton/engine/accounting.h"
 
-/* A buffer that is larger than a block by less than this part of it is about as large. */
+/* A buffer that is larger than a block by less than this part of the block counts as about as large. */
 #define NEAR_PART 4
-/* One that is among this part of the blocks, in the order in which they are needed last, is needed nearly last. Of a
- * few none is. */
+/* A block among this part of all blocks, in the order in which they are needed last, counts as needed nearly last. With
+ * few blocks none does. */
 #define LAST_PART 4
 #define FEW 4
 
@@ -24,7 +24,7 @@ static void note_held(struct swn_devswap *s, size_t bytes, int sign)
         swn_devpool_count(sign * (long long)bytes);
         pthread_mutex_lock(&swn_engine_one.lock);
         swn_engine_note_peak(&swn_engine_one);
-        pthread_cond_broadcast(&swn_engine_one.changed); /* a budget that shrinks may wait for it */
+        pthread_cond_broadcast(&swn_engine_one.changed); /* a shrinking budget may wait for it */
         pthread_mutex_unlock(&swn_engine_one.lock);
     }
     uint64_t now =
@@ -36,7 +36,7 @@ static void note_held(struct swn_devswap *s, size_t bytes, int sign)
 int swn_devbuffer_take(struct swn_devswap *s, struct swap_group *b, struct swn_devbuffer *out)
 {
     int err;
-    swn_swap_group_set(s, b, EVICTING); /* nobody records an event any more */
+    swn_swap_group_set(s, b, EVICTING); /* no operator records an event any more */
     err = swn_devflight_land(s, b->flight);
     pthread_mutex_unlock(&s->lock);
     for (struct use *u = b->uses; u && !err; u = u->next)
@@ -56,10 +56,10 @@ int swn_devbuffer_take(struct swn_devswap *s, struct swap_group *b, struct swn_d
 
 int swn_devbuffer_drop(struct swn_devswap *s, struct swn_devbuffer buffer)
 {
-    pthread_mutex_unlock(&s->lock); /* the driver may wait for all that the device has been given */
+    pthread_mutex_unlock(&s->lock); /* the driver may wait for all work of the device */
     int err = s->pool.way->drop(&s->pool, &buffer);
     pthread_mutex_lock(&s->lock);
-    if (!err) /* else nobody else may have it, and it still counts */
+    if (!err) /* otherwise no other block may have it, and it still counts */
         note_held(s, buffer.bytes, -1);
     return err;
 }
@@ -70,8 +70,8 @@ static int later(const struct swap_group *a, const struct swap_group *b)
     return a->use.next_use != b->use.next_use ? a->use.next_use > b->use.next_use : a->last_use < b->last_use;
 }
 
-/* The block that is needed last of those that nobody uses, whose buffers have so many bytes, and, if `after` is one,
- * that are needed before it. */
+/* The block that is needed last, among unused blocks whose buffers have that many bytes; with `after`, among those that
+ * are needed before that one. */
 static struct swap_group *last_needed(const struct swn_devswap *s, const struct swap_group *wanted, size_t least,
                                       size_t most, const struct swap_group *after)
 {
@@ -87,7 +87,7 @@ static struct swap_group *last_needed(const struct swn_devswap *s, const struct 
     return best;
 }
 
-/* The device has done with all that was launched. */
+/* Whether the device has finished all work that was launched with the block. */
 static int is_quiet(const struct swn_devswap *s, const struct swap_group *b)
 {
     int err = b->flight > s->landed;
@@ -97,10 +97,10 @@ static int is_quiet(const struct swn_devswap *s, const struct swap_group *b)
     return !err;
 }
 
-/* Who is to leave for `wanted`: of what is read ahead, only what is needed later; for one that was asked for (or none:
- * for good) any will do. Best is who is needed last, but where that is who was used last, the device may not have come
- * to him yet, or his bytes are still on their way. Rather than wait for that, one of those goes that are needed
- * shortly before him. */
+/* The block that is to leave for `wanted`. For a block that is read ahead, only blocks that are needed later may leave;
+ * for one that an operator asked for (or NULL: to leave for good) any may. The best one is the block that is needed
+ * last. But if that is also the one that was used last, the device may not have reached it yet, or its bytes may still
+ * be in flight. Then one of the blocks that are needed shortly before it leaves, without a wait. */
 static struct swap_group *victim(const struct swn_devswap *s, const struct swap_group *wanted, size_t least,
                                  size_t most)
 {
@@ -129,7 +129,7 @@ static int make(struct swn_devswap *s, struct swn_devbuffer *out)
     return err;
 }
 
-/* PyTorch gives the card what it keeps there unused. Whether it has been asked to. */
+/* Makes PyTorch give its unused memory back to the card. Returns whether it was asked to. */
 static int trim(struct swn_devswap *s)
 {
     const struct swn_torch_backend *backend = swn_engine_one.torch;
@@ -141,13 +141,13 @@ static int trim(struct swn_devswap *s)
     return 1;
 }
 
-/* What all buffers may take: graphs may have more than the room. */
+/* The most bytes of all buffers: graphs may have more than the room. */
 static size_t most(const struct swn_devswap *s)
 {
     return s->claimed > s->capacity ? s->claimed : s->capacity;
 }
 
-/* Whether there is any buffer, of whichever block, that is large enough for b. */
+/* Whether any block's buffer is large enough for b. */
 static int any_would_do(const struct swn_devswap *s, const struct swap_group *b)
 {
     for (size_t i = 0; i < s->count; i++)
@@ -172,7 +172,7 @@ void swn_devbuffer_spare(struct swn_devswap *s, struct swn_devbuffer buffer)
         swn_devbuffer_drop(s, buffer);
 }
 
-/* 0; -EAGAIN: some of the memory has been lost; -ENOENT: there is none. */
+/* Takes a spare buffer. 0; -EAGAIN: some of the memory has been lost; -ENOENT: there is none. */
 static int take_spare(struct swn_devswap *s, size_t bytes, size_t largest, struct swn_devbuffer *out)
 {
     size_t before = swn_devspares_bytes(&s->spare);
@@ -183,7 +183,7 @@ static int take_spare(struct swn_devswap *s, size_t bytes, size_t largest, struc
     return lost ? -EAGAIN : err ? -ENOENT : 0;
 }
 
-/* What was made for b, beside what was there. */
+/* Joins the memory that was made for b with the spare memory. */
 static int made(struct swn_devswap *s, const struct swap_group *b, struct swn_devbuffer *out)
 {
     if (out->bytes == b->bytes)
@@ -192,19 +192,20 @@ static int made(struct swn_devswap *s, const struct swap_group *b, struct swn_de
     return take_spare(s, b->bytes, b->bytes, out) ? -EAGAIN : 0;
 }
 
-/* To make one, or to give one up, may stop the device, so that has to come to an end. It does: where no buffer does for
- * b, smaller ones are given up for one that does, and that one does for smaller blocks as well; they give it up only
- * where operators have claimed all of the room. What is merely read ahead waits rather than have a second one made. */
+/* Making a buffer, or giving one back, may stop the device, so it must come to an end. It does: where no buffer is
+ * large enough for b, smaller ones are given back for one that is, and that one serves smaller blocks as well; it is
+ * given back only where operators have claimed all of the room. A block that is only read ahead waits, and gets no
+ * second buffer made. */
 int swn_devbuffer_find(struct swn_devswap *s, const struct swap_group *b, struct swn_devbuffer *out)
 {
-    /* Those who have claimed room find it, whatever the others have got. */
+    /* Operators that have claimed room must find it, whatever other blocks have. */
     size_t more = most(s) > s->claimed ? most(s) - s->claimed : 0, largest = b->users ? b->bytes + more : SIZE_MAX;
     int err = take_spare(s, b->bytes, largest, out);
     if (err != -ENOENT)
         return err;
     struct swn_devbuffer taken;
     size_t spare = s->pool.way->fixed ? swn_devspares_bytes(&s->spare) : 0, lacks = b->bytes;
-    lacks -= spare < b->bytes ? spare : 0; /* else they could not be divided */
+    lacks -= spare < b->bytes ? spare : 0; /* otherwise spare memory cannot be divided */
     *out = (struct swn_devbuffer){.bytes = lacks};
     int room = s->held + lacks <= most(s);
     if (room && !make(s, out))

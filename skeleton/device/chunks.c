@@ -35,7 +35,7 @@ static void push(struct swn_devbuffer *b, struct swn_devchunk *c)
     b->chunks = c;
 }
 
-/* One more for b, whose size stays. 0 or -ENOMEM. */
+/* Adds a chunk to b, whose size stays. 0 or -ENOMEM. */
 static int add(struct swn_devpool *p, struct swn_devbuffer *b, size_t bytes)
 {
     struct swn_cuda_memory_kind kind = kind_of(p);
@@ -78,7 +78,7 @@ int swn_devchunks_make(struct swn_devpool *p, struct swn_devbuffer *b)
     return 0;
 }
 
-/* Chunks of that size, for as long as they are no more than `bytes`. Returns what is still lacking. */
+/* Takes chunks of that size, up to `bytes`. Returns the bytes that are still missing. */
 static size_t take(struct swn_devbuffer *from, size_t size, size_t bytes, struct swn_devbuffer *to)
 {
     for (struct swn_devchunk **link = &from->chunks; *link && bytes >= size;) {
@@ -96,7 +96,7 @@ static size_t take(struct swn_devbuffer *from, size_t size, size_t bytes, struct
     return bytes;
 }
 
-/* A large one becomes small ones, of the same memory as good as. 0 or -ENOMEM. */
+/* Replaces a large chunk by small ones of nearly the same memory. 0 or -ENOMEM. */
 static int split(struct swn_devpool *p, struct swn_devbuffer *from)
 {
     struct swn_devbuffer one = {0};
@@ -138,8 +138,8 @@ void swn_devchunks_join(struct swn_devbuffer *to, struct swn_devbuffer *from)
     *from = (struct swn_devbuffer){0};
 }
 
-/* One by one, as they were put in, up to `last`: the driver wants whole mappings. Returns the one that it would not let
- * go of, or `last`. */
+/* Unmaps the chunks up to `last` one by one, in the order in which they were mapped, as the driver wants whole
+ * mappings. Returns the chunk that the driver refused, or `last`. */
 static const struct swn_devchunk *unmap_until(struct swn_devpool *p, const struct swn_devbuffer *b,
                                               const struct swn_devchunk *last, int *err)
 {
@@ -151,7 +151,7 @@ static const struct swn_devchunk *unmap_until(struct swn_devpool *p, const struc
     return c;
 }
 
-/* Those before `last`. 0, or an error: none are in; -EFAULT: some are, for good. */
+/* Maps the chunks before `last`. 0, or an error: none are mapped; -EFAULT: some are, for good. */
 static int map_until(struct swn_devpool *p, const struct swn_devbuffer *b, const struct swn_devchunk *last)
 {
     struct swn_cuda_access access = {.location = {.type = SWN_CUDA_LOCATION_DEVICE, .id = p->device},

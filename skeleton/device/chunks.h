@@ -19,8 +19,8 @@ int swn_devchunks_drop(struct swn_devpool *p, struct swn_devbuffer *b);
 int swn_devchunks_map(struct swn_devpool *p, struct swn_devbuffer *b, char *at);
 int swn_devchunks_unmap(struct swn_devpool *p, struct swn_devbuffer *b);
 
-/* Moves `bytes` of `from`, which has at least these, to `to`, which has none. 0; -ENOMEM: a chunk could not be made
- * into small ones; it is lost, and `from` has less by its size. */
+/* Moves `bytes` of `from`, which has at least these, to `to`, which has none. 0; -ENOMEM: a chunk could not be split;
+ * it is lost, and `from` is smaller by its size. */
 int swn_devchunks_divide(struct swn_devpool *p, struct swn_devbuffer *from, size_t bytes, struct swn_devbuffer *to);
 /* All of `from` becomes a part of `to`. */
 void swn_devchunks_join(struct swn_devbuffer *to, struct swn_devbuffer *from);

@@ -34,7 +34,8 @@ struct library {
     char path[PATH_MAX];
 };
 
-/* libcudart.so.13 and its like, and libcudart-d0da41ae.so.11.0, as some wheels have it. */
+/* Whether the path is a library of that stem: libcudart.so.13 and its like, and libcudart-d0da41ae.so.11.0 in some
+ * wheels. */
 static int is_library(const char *path, const char *stem)
 {
     size_t len = strlen(stem);
@@ -65,14 +66,14 @@ int swn_cuda_symbol(const char *stem, const char *name, void **out)
     return *out ? 0 : -ENOSYS;
 }
 
-/* Among the libraries that the caller's is linked with. Python loads extensions apart from each other, so neither the
- * global scope nor RTLD_NEXT need have them. */
+/* Looks among the libraries that the caller's library is linked with. Python loads extensions separately, so the global
+ * scope and RTLD_NEXT may lack them. */
 static void *linked_with(const void *caller, const char *name)
 {
     Dl_info info;
     struct link_map *map = NULL;
     if (!dladdr1(caller, &info, (void **)&map, RTLD_DL_LINKMAP) || !map || !map->l_name[0])
-        return NULL; /* of the program itself, whose libraries are in the global scope */
+        return NULL; /* the caller is the program itself, whose libraries are in the global scope */
     void *library = dlopen(map->l_name, RTLD_LAZY | RTLD_NOLOAD);
     void *f = library ? dlsym(library, name) : NULL;
     if (library)
@@ -127,13 +128,13 @@ void swn_cuda_restore(const struct swn_cuda *cuda, int mode)
     cuda->capture_mode(&mode);
 }
 
-/* Streams that were being captured when they were last asked about. */
+/* Streams that were under capture at the last query. */
 static _Atomic(void *) captured[SWN_CUDA_CAPTURES];
 
 static int is_capturing(const struct swn_cuda *cuda, void *stream)
 {
     int status = 0, err = cuda->stream_capturing(stream, &status);
-    if (err) /* the status is nothing then: of the legacy stream, while a stream that waits for it is captured */
+    if (err) /* then the status means nothing: for the legacy stream, while a stream that waits for it is captured */
         cuda->last_error();
     return !err && status;
 }
@@ -164,7 +165,7 @@ static int note_captured(void *stream)
     return 0;
 }
 
-/* A stream of the program's own may be gone by the time that others are asked about. */
+/* A stream of the program may be gone by the next query of other streams. */
 static void forget_captured(void *stream)
 {
     for (int i = 0; stream && i < SWN_CUDA_CAPTURES; i++) {
@@ -181,7 +182,7 @@ int swn_cuda_capturing(const struct swn_cuda *cuda, void *stream)
         return 0;
     }
     if (!note_captured(stream)) {
-        swn_cuda_capture_under_way(cuda); /* forgets those that have ended */
+        swn_cuda_capture_under_way(cuda); /* forgets captures that have ended */
         if (!note_captured(stream))
             atomic_store(&captured[atomic_fetch_add(&next, 1) % SWN_CUDA_CAPTURES], stream);
     }

@@ -1,5 +1,4 @@
-/* skeleton/device/cuda.h - the CUDA runtime that the program has brought with it. The library finds it, never loads it,
- * and builds without it.
+/* skeleton/device/cuda.h - the program's CUDA runtime. The library finds it, never loads it, and builds without it.
  *
  * All calls return 0 or a cudaError_t, and concern the calling thread's current device.
  */
@@ -39,29 +38,29 @@ struct swn_cuda {
     int (*stream_create)(void **stream, unsigned flags);
     int (*stream_synchronize)(void *stream);
     int (*stream_capturing)(void *stream, int *status); /* *status is 0 where nothing is being captured */
-    int (*capture_mode)(int *mode); /* of the thread: exchanged, so that its calls end no other thread's capture */
-    int (*last_error)(void); /* clears it, too: PyTorch must not take an error of our call for one of its kernels */
+    int (*capture_mode)(int *mode); /* exchanges the thread's mode, so that its calls end no other thread's capture */
+    int (*last_error)(void);        /* clears the error, too: PyTorch must not take it for one of its kernels */
 };
 
 /* Fills *out from the runtime that is in this process. 0; -ENOENT: there is none; -ENOSYS: it lacks a function.
  * Thread-safe. */
 int swn_cuda_find(struct swn_cuda *out);
 
-/* Until swn_cuda_restore is given the result, calls of this thread break off no thread's capture, and no capture
- * refuses them. */
+/* Until the result is given to swn_cuda_restore, calls of this thread end no thread's capture, and no capture refuses
+ * them. */
 int swn_cuda_relax(const struct swn_cuda *cuda);
 void swn_cuda_restore(const struct swn_cuda *cuda, int mode);
 
-/* Whether what is launched on the stream is put into a graph instead of being run. */
+/* Whether launches on the stream are captured into a graph. */
 int swn_cuda_capturing(const struct swn_cuda *cuda, void *stream);
 #define SWN_CUDA_CAPTURES 8
-/* Whether a stream that swn_cuda_capturing found under capture (SWN_CUDA_CAPTURES of them are remembered) still is:
- * then no thread may wait for a device. Captures that were never asked about are not known. Thread-safe. */
+/* Whether a stream that swn_cuda_capturing found under capture (it remembers SWN_CUDA_CAPTURES) still is: then no
+ * thread may wait for a device. Captures on other streams are unknown. Thread-safe. */
 int swn_cuda_capture_under_way(const struct swn_cuda *cuda);
-/* Whether this cudaError_t says that a call was refused because of a capture. */
+/* Whether this cudaError_t means that a capture made the call fail. */
 int swn_cuda_refused_by_capture(int err);
 
-/* *out: where the function is, in the library of this process whose name begins with `stem` ("libcudart"). 0; -ENOENT:
+/* *out: the function's address, in the library of this process whose name begins with `stem` ("libcudart"). 0; -ENOENT:
  * there is no such library; -ENOSYS: it has no such function. Thread-safe. */
 int swn_cuda_symbol(const char *stem, const char *name, void **out);
 

@@ -34,7 +34,7 @@ int swn_cuda_find_swap(struct swn_cuda_swap *out)
     return swn_cuda_fill(out, runtime, sizeof runtime / sizeof runtime[0], swn_cuda_runtime_symbol);
 }
 
-/* The driver's library is in the process where a GPU is; else the runtime may know. */
+/* The driver's library is in the process where there is a GPU; otherwise the runtime may have the function. */
 static int driver_symbol(const char *name, void **out)
 {
     int (*entry_point)(const char *, void **, unsigned long long, int *);

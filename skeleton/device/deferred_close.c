@@ -9,9 +9,9 @@
 #include "skeleton/engine/engine_internal.h"
 #include "base/thread.h"
 
-/* Devices are seldom busy for longer; and who drops many weights of one that is waits once. */
+/* Devices are seldom busy for longer; a thread that drops many weights of a busy device waits once. */
 #define WAIT_NS 100000000u
-/* Nobody says when a capture ends. */
+/* The end of a capture is not signalled. */
 #define RETRY_NS 20000000u
 
 struct swn_devwaiter {
@@ -19,11 +19,11 @@ struct swn_devwaiter {
     int err;
 };
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* after which no other is taken */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* innermost lock */
 static pthread_cond_t changed;
 static struct swn_devclosing *queue, **end = &queue;
-static struct swn_devclosing *held_up; /* by a capture */
-static int runs, behind; /* somebody has waited in vain, and it has not come to the end of the queue since */
+static struct swn_devclosing *held_up; /* entries that a capture holds up */
+static int runs, behind; /* behind: a thread has waited in vain, and the queue has not been emptied since */
 
 static void append(struct swn_devclosing *c)
 {
@@ -81,7 +81,7 @@ static void *work(void *none)
             c->next = held_up;
             held_up = c;
         } else if (c->waiter) {
-            answer(c, CLOSED, err); /* and c is his who waits */
+            answer(c, CLOSED, err); /* c belongs to the waiting thread now */
         } else {
             pthread_mutex_unlock(&lock);
             c->later(c, err);
@@ -109,7 +109,7 @@ int swn_devclose(struct swn_devclosing *c, int *err)
 {
     struct swn_devwaiter waiter = {.state = WAITS};
     pthread_mutex_lock(&lock);
-    if (start()) { /* better a wait without end than memory that the device may still read, and that is written */
+    if (start()) { /* waiting without a limit is better than a write to memory that the device may still read */
         pthread_mutex_unlock(&lock);
         *err = c->close(c, 1);
         if (*err != -EAGAIN)

@@ -25,36 +25,37 @@
 #include "skeleton/core/restore.h"
 
 #define DEVICES 16
-/* Where not all weights fit, those that come and go have another part, and room for so many of the largest. */
+/* Where not all weights fit, the weights that come and go get another part, and room for this many of the largest. */
 #define LARGEST 3
-/* A card whose user says nothing is PyTorch's, until this part of its memory is all that is left: half of that is for
- * weights then, which come and go, and the rest for whatever else the program needs there. */
+/* A card without a SWAPNET_DEVICE_BUDGET is left to PyTorch until only this part of its memory is free: then half of
+ * that is for weights that come and go, and the rest for everything else that the program needs there. */
 #define CROWDED 8
-/* Another thread that installs the hook needs nothing of ours; should it ever wait for us, that is for no longer. */
+/* Another thread that installs the hook needs no lock of this one; if it ever waited for this thread, this limits the
+ * wait. */
 #define HOOK_WAIT_NS 250000000u
 
-/* What a device was found to be when the first tensor went there. */
+/* The properties of a device, determined when the first tensor went there. */
 struct device {
     int known;
     struct swn_unified_traits traits;
-    const struct swn_unified_backend *backend; /* NULL: it shares no memory with us, or is not to */
-    void *stream;                              /* our own, for buffers; NULL: there are none */
-    int swaps;                                 /* weights can come and go there, in this: */
+    const struct swn_unified_backend *backend; /* NULL: it shares no memory with the host, or is not to */
+    void *stream;                              /* the library's own, for buffers; NULL: there are no buffers */
+    int swaps;                                 /* weights can come and go there, in this pool: */
     struct swn_devpool pool;
-    struct swn_devswap *_Atomic swapper; /* NULL until one does; whoever wants something of it waits for no lock */
-    size_t largest;                      /* weight that was to go there; guarded by the engine's lock */
-    _Atomic size_t room; /* for weights in a card's memory; 0: it is not crowded, and its user said nothing */
+    struct swn_devswap *_Atomic swapper; /* NULL until one starts; users read it without a lock */
+    size_t largest;                      /* largest weight that was to go there; guarded by the engine's lock */
+    _Atomic size_t room;                 /* for weights in a card's memory; 0: it is not crowded, and has no budget */
 };
 
-/* What swn_device_open gave out. */
+/* The result of swn_device_open. */
 struct swn_device_memory {
     struct device *device;
     struct swn_unified_block block;
-    struct swn_devweight *weight; /* that comes and goes, or NULL, and then there is no block */
+    struct swn_devweight *weight; /* the weight, if it comes and goes, and then there is no block; or NULL */
     struct swn_range *pinned;     /* or NULL */
     uint32_t pinned_id;
     pid_t pid; /* a forked child has the descriptor, but neither the device nor the pin */
-    /* It is to be closed: */
+    /* For closing it: */
     struct swn_devclosing closing;
     void (*later)(void *owner, int err);
     void *owner;
@@ -64,15 +65,15 @@ static struct swn_cuda cuda;
 static enum swn_config_unified wish;
 static int found;
 
-static pthread_mutex_t devices_lock = PTHREAD_MUTEX_INITIALIZER; /* after which no other is taken */
+static pthread_mutex_t devices_lock = PTHREAD_MUTEX_INITIALIZER; /* innermost lock */
 static struct device devices[DEVICES];
-static const struct swn_unified_backend *_Atomic newest; /* for the statistics, which wait for no driver */
+static const struct swn_unified_backend *_Atomic newest; /* for the statistics, which must not wait for the driver */
 
 static _Atomic uint64_t elided_bytes, copied_bytes;
 static _Atomic uint64_t kept_bytes;
 static _Atomic int said_room, said_bounce, said_kept;
 
-/* Those who bring weights to devices look whether they are wanted for something. */
+/* Wakes all swappers, to check whether memory is wanted of them. */
 static void wake(void)
 {
     for (struct device *d = devices; d < devices + DEVICES; d++) {
@@ -86,7 +87,7 @@ int swn_device_start(const struct swn_config *config)
 {
     wish = config->unified;
     swn_pinned_cache_tell = wake;
-    /* "off" is about memory that is shared; a card's own is left alone by it, too, unless the user gave us a share. */
+    /* "off" concerns shared memory. A card's own memory is left alone as well, unless the user set a device budget. */
     if (wish == SWN_CONFIG_UNIFIED_OFF && !config->device_budget_bytes)
         return 0;
     int err = swn_cuda_find(&cuda), asked = wish != SWN_CONFIG_UNIFIED_AUTO || config->device_budget_bytes;
@@ -100,7 +101,7 @@ int swn_device_start(const struct swn_config *config)
     return found = !err;
 }
 
-/* Whether weights can come and go on it. */
+/* Determines whether weights can come and go on the device. */
 static void look_for_swaps(struct device *d, int index)
 {
     const char *why = "";
@@ -118,7 +119,7 @@ static void look_for_swaps(struct device *d, int index)
         swn_say("device %d: %s of its memory for weights, which come and go", index, swn_format_mib(text, budget));
 }
 
-/* Without it nothing can be handed over beside what the program does. */
+/* Without this stream nothing can be handed over independently of the program's work. */
 static void open_stream(struct device *d)
 {
     int mode = swn_cuda_relax(&cuda);
@@ -152,8 +153,8 @@ static void look_at(struct device *d, int index)
                            : " unified memory: what goes there is copied");
 }
 
-/* Whether a card of which its user said nothing has no place for so many bytes more. What PyTorch keeps there unused
- * has place for them, too. */
+/* Whether a card without a device budget has no room for `bytes` more. PyTorch's unused memory on the card counts as
+ * room. */
 static int crowded(struct device *d, int index, size_t bytes)
 {
     struct swn_engine *e = &swn_engine_one;
@@ -188,7 +189,7 @@ static int crowded(struct device *d, int index, size_t bytes)
     return 1;
 }
 
-/* NULL: it shares no memory with us, and nothing comes and goes there. */
+/* NULL: the device shares no memory with the host, and nothing comes and goes there. */
 static struct device *device_of(int index)
 {
     if (!found || index < 0 || index >= DEVICES)
@@ -201,7 +202,7 @@ static struct device *device_of(int index)
     return d->backend || d->swaps ? d : NULL;
 }
 
-/* The whole tensor at data; NULL: it is not the arena's, or not all of what is there. */
+/* The range of the whole tensor at data; NULL: it is not the arena's, or is only a part of a range. */
 static struct swn_range *whole(struct swn_engine *e, uintptr_t data, size_t bytes)
 {
     struct swn_range *r = swn_arena_find(e->arena, data);
@@ -220,15 +221,15 @@ static size_t wanted(const struct swn_engine *e, const struct device *d)
     return most > part ? most : part;
 }
 
-/* Those that what may not leave must leave to others, to what comes and goes, and to how that gets there. The window is
- * set aside as well: each of its frames can go, but what an operator uses at once has to have some. */
+/* Bytes that pinned memory must leave to other weights, to memory that comes and goes, and to its staging. The ring
+ * counts as well: each of its frames can leave, but the memory that an operator uses at once needs some. */
 static size_t set_aside(const struct swn_engine *e, const struct device *d)
 {
     size_t part = e->budget.target / SWN_DEVICE_OTHERS + (e->pool ? e->plan.ring_goal : 0);
     return d->swaps ? part + wanted(e, d) + SWN_DEVPOOL_STAGES * d->pool.stage_bytes : part;
 }
 
-/* Engine lock held. Where it comes and goes it takes whole units. */
+/* Engine lock held. A weight that comes and goes takes whole units. */
 static void note_size(struct device *d, size_t bytes)
 {
     size_t size = d->swaps ? swn_round_up(bytes, d->pool.unit) : bytes;
@@ -241,7 +242,7 @@ static int room(struct swn_engine *e, size_t bytes, struct device *d, const stru
     return swn_reclaim_try(e, bytes + set_aside(e, d), spare);
 }
 
-/* Whether there is room for a weight that will not leave any more. */
+/* Whether there is room for a weight that cannot leave any more. */
 static int stays(struct swn_engine *e, struct device *d, size_t bytes)
 {
     pthread_mutex_lock(&e->lock);
@@ -255,7 +256,7 @@ int swn_device_programs(uintptr_t data)
     struct swn_engine *e = &swn_engine_one;
     pthread_mutex_lock(&e->lock);
     const struct swn_range *r = swn_arena_find(e->arena, data);
-    int programs = r && swn_tensor_of(r)->registered; /* whose kernels may write it */
+    int programs = r && swn_tensor_of(r)->registered; /* the program's own registration, whose kernels may write it */
     pthread_mutex_unlock(&e->lock);
     return programs;
 }
@@ -274,7 +275,7 @@ int swn_device_way(int device, uintptr_t data, size_t bytes, int parameter)
     pthread_mutex_unlock(&e->lock);
     if (swn_device_programs(data) || (!registered && !(r && parameter)))
         return SWN_WAY_COPY;
-    struct device *d = device_of(device); /* nothing of CUDA before there is a weight to move */
+    struct device *d = device_of(device); /* no call of CUDA before there is a weight to move */
     if (!d)
         return SWN_WAY_COPY;
     if (!d->backend && !crowded(d, device, bytes))
@@ -284,7 +285,7 @@ int swn_device_way(int device, uintptr_t data, size_t bytes, int parameter)
     return registered ? SWN_WAY_REFERENCE : SWN_WAY_ALIAS;
 }
 
-/* Makes the range resident, where it stays. 0 or -errno. */
+/* Makes the range resident for good. 0 or -errno. */
 static int pin(struct swn_engine *e, struct swn_device_memory *m, uintptr_t data, size_t bytes)
 {
     pthread_mutex_lock(&e->lock);
@@ -295,7 +296,7 @@ static int pin(struct swn_engine *e, struct swn_device_memory *m, uintptr_t data
         swn_load_verify(e, r);
     }
     note_size(m->device, bytes);
-    if (!err) /* what is resident counts already */
+    if (!err) /* resident memory counts already */
         err = room(e, atomic_load(&r->state) == SWN_FILE_BACKED ? swn_round_up(bytes, SWN_PAGE) : 0, m->device, r);
     if (!err)
         err = swn_restore_resident(e, r, 0);
@@ -321,7 +322,8 @@ static void unpin(struct swn_engine *e, struct swn_device_memory *m)
     pthread_mutex_unlock(&e->lock);
 }
 
-/* Reads the range at data from its file straight into `to`. 0, or an error: then its own address has the bytes. */
+/* Reads the range at data from its file straight into `to`. 0, or an error: then the tensor's own address has the
+ * bytes. */
 static int read_from_file(struct swn_engine *e, uintptr_t data, void *to, size_t bytes)
 {
     struct swn_pages pages;
@@ -379,7 +381,7 @@ static int open_shared(struct swn_engine *e, struct swn_device_memory *m, uintpt
     return err;
 }
 
-/* Of the card's memory, or of ours. Engine lock held. */
+/* Capacity in the card's memory, or in the host's. Engine lock held. */
 static size_t capacity_of(const struct swn_engine *e, const struct device *d)
 {
     size_t half = e->budget.target / 2, most = wanted(e, d);
@@ -396,7 +398,7 @@ static struct swn_devswap *swapper_of(struct device *d, size_t capacity)
     return s;
 }
 
-/* It will come and go. 0 or -errno. */
+/* Opens memory that will come and go. 0 or -errno. */
 static int open_weight(struct swn_engine *e, struct swn_device_memory *m, uintptr_t data, size_t bytes)
 {
     struct device *d = m->device;
@@ -543,8 +545,8 @@ static struct swn_device_memory *memory_of(struct swn_devclosing *c)
     return (struct swn_device_memory *)((char *)c - offsetof(struct swn_device_memory, closing));
 }
 
-/* The thread that closes has no current device to go back to: to choose the one that it begins with again would wake
- * that, which the program may never have used. */
+/* The closing thread has no current device to restore: choosing its initial device again would initialise that device,
+ * which the program may never have used. */
 static int close_now(struct swn_devclosing *c, int here)
 {
     struct swn_device_memory *m = memory_of(c);
@@ -562,7 +564,7 @@ static int close_now(struct swn_devclosing *c, int here)
     return swn_cuda_refused_by_capture(err) ? -EAGAIN : err;
 }
 
-/* After which m is nobody's. */
+/* Frees m. */
 static int closed(struct swn_device_memory *m, int err)
 {
     if (!err && m->pinned)
@@ -596,26 +598,26 @@ int swn_device_close(struct swn_device_memory *m, void (*later)(void *owner, int
     return swn_devclose(&m->closing, &err) ? 1 : closed(m, err);
 }
 
-/* Which can use no device, if its parent has used one. */
+/* A child cannot use a device that its parent has used. */
 void swn_device_fork_child(void)
 {
     pthread_mutex_init(&devices_lock, NULL);
     swn_devclose_fork_child();
     for (struct device *d = devices; d < devices + DEVICES; d++) {
         found &= !d->known;
-        d->swapper = NULL; /* its lock may be taken for ever */
+        d->swapper = NULL; /* its lock may be held for ever */
     }
     swn_devswap_fork_child();
 }
 
-/* Bytes of the window that it does not have just now, as its frames can go. */
+/* Bytes that the ring does not have at the moment, as its frames can leave. */
 static size_t window_to_come(const struct swn_engine *e)
 {
     size_t now = e->pool ? swn_pool_ring(e->pool) * swn_pool_unit(e->pool) + swn_pool_free_bytes(e->pool) : 0;
     return e->pool && e->plan.ring_goal > now ? e->plan.ring_goal - now : 0;
 }
 
-/* What is left over of a budget that has grown is for weights, which had to do without until now. */
+/* The rest of a budget that has grown, which goes to weights that had too little until now. */
 static size_t left_over(struct swn_engine *e, size_t held)
 {
     size_t others = swn_engine_resident(e) + window_to_come(e) + e->budget.target / SWN_DEVICE_OTHERS;
@@ -640,7 +642,7 @@ void swn_device_follow_budget(void)
     }
 }
 
-/* In-place operators are seen by the hook only. */
+/* Only the hook sees in-place operators. */
 int swn_device_watch(void)
 {
     struct swn_engine *e = &swn_engine_one;
@@ -648,7 +650,7 @@ int swn_device_watch(void)
         return 1;
     atomic_store(&e->life.want_hook, 1);
     swn_engine_after_alloc();
-    /* Loaders of several threads come here together, and one of them installs it. */
+    /* Several loader threads come here together, and one of them installs it. */
     uint64_t until = swn_now_ns() + HOOK_WAIT_NS;
     while (atomic_load(&e->life.hook_state) == 1 && swn_now_ns() < until)
         usleep(100);

@@ -1,5 +1,5 @@
-/* skeleton/device/device.h - tensors that go to a device which shares our memory (skeleton/device/unified.h), as the
- * engine sees them.
+/* skeleton/device/device.h - the engine's part of tensors that go to a device which shares the host's memory
+ * (skeleton/device/unified.h).
  *
  * Thread-safe; no lock may be held. The thread's current device is the one that a call names, but for swn_device_close.
  */
@@ -13,12 +13,12 @@
 #include "skeleton/engine/config.h"
 #include "scheduler/protocol/stats.h"
 
-/* Memory of devices that may not leave, or is there for speed only, leaves one part in this many of SWAPNET_BUDGET to
+/* Memory of devices that may not leave, or that only serves speed, leaves one part in this many of SWAPNET_BUDGET to
  * everything else. */
 #define SWN_DEVICE_OTHERS 8
 
 /* Whether there is a CUDA runtime in this process and it is to be used: then tensors may go to a device. Initialises
- * nothing. Once, before all others. */
+ * nothing. To be called once, before all other functions. */
 int swn_device_start(const struct swn_config *config);
 
 /* The members of struct swn_device_services with these names (skeleton/abi/abi.h). */
@@ -42,7 +42,7 @@ void swn_device_given_up(void);
 void swn_device_refused(const char *why);
 void swn_device_lost(const char *what, const char *why) __attribute__((noreturn));
 
-/* SWAPNET_BUDGET has been changed. The calling thread must not be one that devices wait for. */
+/* SWAPNET_BUDGET has changed. No device may be waiting for the calling thread. */
 void swn_device_follow_budget(void);
 void swn_device_fork_child(void);
 void swn_device_stats(struct swn_stats *out);

@@ -13,7 +13,7 @@
 #include "skeleton/core/reentry.h"
 #include "skeleton/engine/accounting.h"
 
-/* Of the program's. Guarded by the engine's lock, once the driver has it. */
+/* A registration of the program's. Guarded by the engine's lock, once the driver has it. */
 struct swn_registration {
     uintptr_t lo, hi;
     struct swn_registration *next;
@@ -32,7 +32,7 @@ int swn_registered_begin(const void *p, size_t bytes, struct swn_registration **
     struct swn_registration *r = calloc(1, sizeof *r);
     if (!r)
         return -ENOMEM;
-    lo = lo / SWN_PAGE * SWN_PAGE; /* as the driver takes whole pages */
+    lo = lo / SWN_PAGE * SWN_PAGE; /* the driver takes whole pages */
     hi = swn_round_up(hi, SWN_PAGE);
     *r = (struct swn_registration){.lo = (uintptr_t)p, .hi = hi};
     pthread_mutex_lock(&e->lock);
@@ -40,8 +40,9 @@ int swn_registered_begin(const void *p, size_t bytes, struct swn_registration **
     swn_mapped_file_cover(e, lo, hi);
     swn_held_each(e, lo, hi, swn_held_hold);
     pthread_mutex_unlock(&e->lock);
-    /* A device that shares its bytes would see what the program has this one write there. Who comes to share them now
-     * has said so before he looks whether they are held, and is found by this; or he finds that they are. */
+    /* A device that shares the bytes would see what another device writes there. A thread that begins to share bytes
+     * announces itself before it checks whether they are held; so either this call finds it, or its check finds the
+     * hold. */
     if (e->torch)
         e->torch->device_part(lo, hi - lo);
     pthread_mutex_lock(&e->lock);

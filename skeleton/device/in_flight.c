@@ -1,5 +1,5 @@
-/* skeleton/device/in_flight.c - blocks on their way to a device. A thread waits for a copy to end only where it must:
- * operators are launched behind it, and the next block is made ready meanwhile. */
+/* skeleton/device/in_flight.c - blocks in flight to a device. A thread waits for the end of a copy only where it must:
+ * operators are launched behind the copy, and the next block is prepared meanwhile. */
 #define _GNU_SOURCE
 #include "skeleton/device/swapper_internal.h"
 
@@ -10,7 +10,7 @@ int swn_devflight_land(struct swn_devswap *s, uint64_t flight)
     pthread_mutex_unlock(&s->lock);
     int err = swn_devpool_arrived(&s->pool, flight);
     pthread_mutex_lock(&s->lock);
-    s->landed = flight; /* after an error, too: the device is no more then, and nothing arrives any more */
+    s->landed = flight; /* even after an error: the device is gone then, and nothing arrives any more */
     pthread_cond_broadcast(&s->changed);
     return err;
 }

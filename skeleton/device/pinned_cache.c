@@ -1,6 +1,6 @@
 /* skeleton/device/pinned_cache.c - copies of a card's blocks in pinned memory of the processor, as far as the budget
- * has room that no other part of the engine needs. The bus takes a block from there at its full speed, and no processor
- * has to touch it; from the disk, or from memory that the driver does not know, it comes at a fraction of that. */
+ * has room that no other part of the engine needs. The bus copies a block from there at full speed, without the
+ * processor; from the disk, or from memory that the driver does not know, it copies at a fraction of that speed. */
 #define _GNU_SOURCE
 #include "skeleton/device/pinned_cache.h"
 
@@ -13,17 +13,17 @@
 #include "skeleton/core/plan.h"
 #include "skeleton/engine/accounting.h"
 
-/* Who needs the room waits no longer for nothing to happen, and says so again after so long, as nobody may have heard
- * it. */
+/* A thread that needs the room waits at most this long without progress, and repeats its request after TELL_NS, as it
+ * may have been missed. */
 #define PATIENCE_NS 500000000u
 #define TELL_NS 2000000u
-/* After a refusal of the driver's, so many blocks come without one. */
+/* After the driver has refused memory, this many blocks get no copy. */
 #define PAUSE 64
 
 void (*swn_pinned_cache_tell)(void);
 static _Atomic size_t held_bytes, wanted_back;
 
-/* When they were asked for last, how many there were then, and since when. Engine lock. */
+/* The last request: its time, the number of copies then, and since when. Engine lock. */
 static struct {
     uint64_t asked, changed;
     size_t held;
@@ -34,7 +34,7 @@ static size_t size_of(const struct swap_group *b)
     return swn_round_up(b->used, SWN_PAGE);
 }
 
-/* Beside what is used, and what activations of passes will want again. */
+/* Whether there is room beside the memory in use and that which activations of passes will need again. */
 static int has_room(size_t bytes)
 {
     struct swn_engine *e = &swn_engine_one;
@@ -59,22 +59,22 @@ static void has_gone(size_t bytes)
     atomic_fetch_sub(&held_bytes, bytes);
     size_t wanted = atomic_load(&wanted_back);
     atomic_store(&wanted_back, wanted > bytes && atomic_load(&held_bytes) ? wanted - bytes : 0);
-    pthread_cond_broadcast(&e->changed); /* a budget that shrinks may wait for it */
+    pthread_cond_broadcast(&e->changed); /* a shrinking budget may wait for it */
     pthread_mutex_unlock(&e->lock);
 }
 
 void swn_pinned_cache_make(struct swn_devswap *s, struct swap_group *b)
 {
     size_t bytes = size_of(b);
-    /* Memory that a device shares with us is where its weights are already. And what comes for the first time may be
-     * here to stay. */
+    /* Memory that a device shares with the host has the weights already. And a block that comes for the first time may
+     * stay for good. */
     if (!s->pool.way->fixed || s->counted || b->copy || !b->use.came)
         return;
     if (s->no_copies) {
         s->no_copies--;
         return;
     }
-    pthread_mutex_unlock(&s->lock); /* the driver takes its time */
+    pthread_mutex_unlock(&s->lock); /* the driver may take a while */
     int fits = has_room(bytes);
     char *copy = fits ? swn_devpool_pin(&s->pool, bytes) : NULL;
     if (fits && !copy)
@@ -95,12 +95,13 @@ void swn_pinned_cache_drop(struct swn_devswap *s, struct swap_group *b)
     swn_devflight_land(s, b->flight);
     pthread_mutex_unlock(&s->lock);
     if (swn_devpool_unpin(&s->pool, copy, bytes))
-        swn_devpool_count((long long)bytes); /* it does not go when it is asked to */
+        swn_devpool_count((long long)bytes); /* the driver does not release it */
     has_gone(bytes);
     pthread_mutex_lock(&s->lock);
 }
 
-/* Whether a's goes before b's: what stays on the device has no need of one, then what is needed last. */
+/* Whether a's copy leaves before b's: a block that stays on the device needs no copy; then the one that is needed last.
+ */
 static int before(const struct swap_group *a, const struct swap_group *b)
 {
     return !a->kept != !b->kept ? a->kept != NOT_KEPT : a->use.next_use > b->use.next_use;

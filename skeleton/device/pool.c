@@ -12,7 +12,7 @@
 #include "skeleton/device/chunks.h"
 #include "skeleton/engine/engine.h"
 
-/* A stage is this part of the budget, which it counts against. */
+/* A stage is this part of the budget, and counts against it. */
 #define STAGE_PART 32
 #define STAGE_LEAST ((size_t)256 << 10)
 #define STAGE_MOST ((size_t)4 << 20)
@@ -21,7 +21,7 @@ static _Atomic long long counted;
 
 void swn_devpool_count(long long bytes)
 {
-    /* A fork in between must not make a child give back more than it has. */
+    /* After a fork a child must not give back more than it has. */
     if (bytes < 0)
         atomic_fetch_add(&counted, bytes);
     swn_engine_count_small(bytes);
@@ -34,7 +34,7 @@ void swn_devpool_fork_child(void)
     swn_engine_count_small(-atomic_exchange(&counted, 0));
 }
 
-/* The runtime remembers a refusal, and PyTorch would take it for one of its kernels'. */
+/* The runtime remembers an error, and PyTorch would take it for one of its kernels'. */
 static int forget(struct swn_devpool *p, int err)
 {
     if (err)
@@ -50,8 +50,8 @@ static int nothing(struct swn_devpool *p, struct swn_devbuffer *b)
 
 /* --- ordinary memory, registered --- */
 
-/* MAP_SHARED or MAP_PRIVATE. No forked child's: direct reads never land in memory that a fork may duplicate (invariant
- * 6). */
+/* MAP_SHARED or MAP_PRIVATE. A forked child does not inherit it: direct reads never land in memory that a fork may
+ * duplicate (invariant 6). */
 static char *map_pages(size_t bytes, int sharing)
 {
     void *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, sharing | MAP_ANONYMOUS, -1, 0);
@@ -109,7 +109,7 @@ static int attach(struct swn_devpool *p, struct swn_devbuffer *b, unsigned to)
 {
     if (p->traits.concurrent)
         return 0;
-    /* In the order of a stream in which there is nothing else, so that nobody's kernels are waited for. */
+    /* On a stream of its own, so that this waits for no kernels. */
     int err = forget(p, p->cuda.stream_attach(p->stream, b->host, 0, to));
     return err ? err : forget(p, p->cuda.stream_synchronize(p->stream));
 }
@@ -120,7 +120,7 @@ static int make_managed(struct swn_devpool *p, struct swn_devbuffer *b)
     int err = forget(
         p, p->cuda.malloc_managed(&at, b->bytes, p->traits.concurrent ? SWN_CUDA_ATTACH_GLOBAL : SWN_CUDA_ATTACH_HOST));
     b->host = b->address = at;
-    if (!err && (uintptr_t)at % SWN_PAGE) { /* nothing promises pages, and direct reads need them */
+    if (!err && (uintptr_t)at % SWN_PAGE) { /* page alignment is not guaranteed, and direct reads need it */
         p->cuda.free(at);
         return -EINVAL;
     }
@@ -152,7 +152,7 @@ static int make_stages(struct swn_devpool *p)
         s->memory = map_pages(p->stage_bytes, MAP_SHARED);
         if (!s->memory || forget(p, p->swap.event_create(&s->event, SWN_CUDA_EVENT_QUIET)))
             return -ENOMEM;
-        /* Else the copies are not asynchronous, and no less right. */
+        /* If this fails the copies are not asynchronous, but still right. */
         s->pinned = !forget(p, p->cuda.host_register(s->memory, p->stage_bytes, SWN_CUDA_REGISTER_MAPPED));
         swn_devpool_count((long long)p->stage_bytes);
     }
@@ -175,8 +175,8 @@ int swn_devpool_send(struct swn_devpool *p, unsigned i, char *to, size_t n)
 char *swn_devpool_pin(struct swn_devpool *p, size_t bytes)
 {
     char *memory = map_pages(bytes, MAP_PRIVATE);
-    /* The driver takes hold of huge pages in half of the time, and private memory has them where shared memory has not.
-     */
+    /* The driver registers huge pages in half of the time, and private memory has them even where shared memory has
+     * none. */
     if (memory)
         madvise(memory, bytes, MADV_HUGEPAGE);
     if (memory && forget(p, p->cuda.host_register(memory, bytes, SWN_CUDA_REGISTER_MAPPED))) {
@@ -262,11 +262,11 @@ int swn_devpool_choose(struct swn_devpool *p, int device, const struct swn_unifi
 
 int swn_devpool_begin(struct swn_devpool *p)
 {
-    /* First of all: not to be stopped by, nor to stop, a CUDA graph that a thread of the program captures. */
+    /* First of all: this thread must neither end a CUDA graph's capture by the program, nor fail because of it. */
     swn_cuda_relax(&p->cuda);
     int err = forget(p, p->cuda.set_device(p->device));
     if (!err)
-        err = forget(p, p->cuda.free(NULL)); /* with older runtimes that takes more than setting it */
+        err = forget(p, p->cuda.free(NULL)); /* with older runtimes setting the device does not initialise it */
     if (!err)
         err = forget(p, p->cuda.stream_create(&p->stream, SWN_CUDA_NON_BLOCKING));
     return err ? err : make_stages(p);

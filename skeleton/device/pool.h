@@ -31,7 +31,7 @@ struct swn_devchunk;
 
 struct swn_devbuffer {
     size_t bytes;  /* a multiple of the pool's unit */
-    char *host;    /* where it is filled; NULL: through stages */
+    char *host;    /* where it is filled; NULL: it is filled through stages */
     char *address; /* where the device reads it, while it is filled or used */
     struct swn_devchunk *chunks;
 };
@@ -44,9 +44,9 @@ struct swn_devpool {
     struct swn_unified_traits traits;
     int device;
     size_t unit;        /* sizes of buffers are multiples of it */
-    size_t large;       /* of chunks, where that is more than a unit; a multiple of it */
+    size_t large;       /* size of large chunks, if more than a unit; a multiple of it */
     size_t stage_bytes; /* 0: no stages */
-    void *stream;       /* our own: copies, and attaching */
+    void *stream;       /* the pool's own: copies, and attaching */
     struct stage {
         char *memory;
         void *event;
@@ -57,56 +57,56 @@ struct swn_devpool {
 
 struct swn_devpool_way {
     const char *name;
-    int fixed; /* a block's address is its own, and does not change; and buffers can be divided and joined */
+    int fixed; /* a block has an address of its own, which does not change; and buffers can be divided and joined */
     int (*open)(struct swn_devpool *p);
     int (*make)(struct swn_devpool *p, struct swn_devbuffer *b); /* bytes is set */
     int (*drop)(struct swn_devpool *p, struct swn_devbuffer *b);
-    /* enter: the buffer becomes that of the block whose address is `at`, to be filled. hand_over: all bytes are there,
-     * for the device to read. leave: the buffer belongs to no block any more, as nothing on the device uses it. An
-     * error of `leave`: the buffer is as it was; -EFAULT: it belongs to neither, and its memory is lost. */
+    /* enter: the buffer becomes that of the block at address `at`, to be filled. hand_over: all bytes are in place for
+     * the device to read. leave: the buffer belongs to no block any more, as nothing on the device uses it. An error of
+     * `leave`: the buffer is unchanged; -EFAULT: it belongs to neither, and its memory is lost. */
     int (*enter)(struct swn_devpool *p, struct swn_devbuffer *b, char *at);
     int (*hand_over)(struct swn_devpool *p, struct swn_devbuffer *b);
     int (*leave)(struct swn_devpool *p, struct swn_devbuffer *b);
 };
 
 /* Chooses the way for a device: that of its backend, which does not follow the processor's page tables; but `mapped`,
- * if that can be done, where `threads` of the program could keep an address that is another block's later; for a card,
- * which has no backend (NULL), `mapped`. `budget`: bytes of ours, which stages count against. 0; or it cannot be done
- * on this device, and *why says what is missing (static). */
+ * if possible, where `threads` of the program could keep an address that belongs to another block later; for a card,
+ * which has no backend (NULL), `mapped`. `budget`: host bytes, against which stages count. 0; or the device cannot, and
+ * *why says what is missing (static). */
 int swn_devpool_choose(struct swn_devpool *p, int device, const struct swn_unified_backend *backend, int threads,
                        size_t budget, const char **why);
-/* By the thread that will call the rest: makes its stream and its stages. */
+/* Called by the thread that will make all further calls: makes its stream and its stages. */
 int swn_devpool_begin(struct swn_devpool *p);
 
-/* Counts `bytes` of the processor's memory for a device, or (negative) no longer: they count as small tensors do. A
- * forked child has none of them. Any thread. */
+/* Counts `bytes` of host memory for a device, or (negative) stops counting them, like small tensors. A forked child has
+ * none of them. Any thread. */
 void swn_devpool_count(long long bytes);
 void swn_devpool_fork_child(void);
 
-/* Address space for a block, where nothing is. NULL: there is none. */
+/* Unused address space for a block. NULL: there is none. */
 char *swn_devpool_reserve(struct swn_devpool *p, size_t bytes);
 void swn_devpool_unreserve(struct swn_devpool *p, char *at, size_t bytes);
 
 /* Memory of stage i, which the device has finished reading: to be filled with up to stage_bytes. NULL: an error. */
 char *swn_devpool_stage(struct swn_devpool *p, unsigned i);
-/* Sends n bytes of it to the device, where they are once what was sent has arrived. */
+/* Sends n bytes of it to the device, at address `to`. They have arrived when the flight has. */
 int swn_devpool_send(struct swn_devpool *p, unsigned i, char *to, size_t n);
-/* Pinned memory, from which the device's bus is served at its full speed; the caller counts it. NULL: there is none. */
+/* Pinned memory, from which the device's bus copies at full speed; the caller counts it. NULL: there is none. */
 char *swn_devpool_pin(struct swn_devpool *p, size_t bytes);
-/* Gives the memory back, after what was sent of it has arrived. 0, or an error: the driver keeps it for good. */
+/* Frees the memory, after all bytes sent from it have arrived. 0, or an error: the driver keeps it for good. */
 int swn_devpool_unpin(struct swn_devpool *p, char *memory, size_t bytes);
-/* Sends n bytes of it, which stay as they are until they have arrived. */
+/* Sends n bytes of it, which must not change until they have arrived. */
 int swn_devpool_send_pinned(struct swn_devpool *p, char *to, const char *from, size_t n);
 
-/* A flight is what was sent since the one before. At most SWN_DEVPOOL_FLIGHTS of them, numbered one after the other,
- * are under way: a call that begins another waits for the oldest to arrive. */
+/* A flight is everything that was sent since the flight before. At most SWN_DEVPOOL_FLIGHTS of them, with consecutive
+ * numbers, are under way: a call that begins another waits for the oldest to arrive. */
 int swn_devpool_depart(struct swn_devpool *p, uint64_t flight);
 /* Waits until the flight has arrived. */
 int swn_devpool_arrived(struct swn_devpool *p, uint64_t flight);
-/* Kernels that are launched on this stream from now on begin when the flight has arrived. The flight is under way, and
- * no other takes its place meanwhile. */
+/* Kernels that are launched on this stream from now on begin when the flight has arrived. The flight must be under way,
+ * and its slot must not be reused meanwhile. */
 int swn_devpool_follow(struct swn_devpool *p, uint64_t flight, void *stream);
-/* Waits for all that was sent. */
+/* Waits for everything that was sent. */
 int swn_devpool_sent(struct swn_devpool *p);
 
 #endif

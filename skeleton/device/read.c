@@ -10,7 +10,7 @@
 #include "base/file_io.h"
 #include "skeleton/core/op_window.h"
 
-/* Where a stretch of a range is in its file, as long as nobody writes it. */
+/* The place of a part of a range in its file, valid as long as no thread writes the range. */
 struct place {
     struct swn_range *range;
     uint32_t id;
@@ -19,7 +19,7 @@ struct place {
     int whole; /* it is all of its extent */
 };
 
-/* 0: it is not in a file, or its file does not have what it is now. */
+/* 0: the range is not in a file, or its file does not have its present bytes. */
 static int look(struct swn_engine *e, struct swn_range *r, uintptr_t at, size_t len, struct place *out)
 {
     struct swn_pages pages;
@@ -43,7 +43,8 @@ static int still_there(const struct place *p)
            r->extent == p->extent && r->extent_turn == p->turn;
 }
 
-/* What was read is what was stored: once more if not, as a bit may have flipped on the way. */
+/* Checks the bytes that were read against the checksum; on a mismatch reads once more, as a bit may have flipped during
+ * the read. */
 static int check(struct swn_engine *e, struct swn_io_file *own, const struct place *p, char *to, size_t size)
 {
     struct swn_part part = {.file = p->file, .range_id = p->id};
@@ -72,8 +73,8 @@ static int read_place(struct swn_engine *e, const struct place *p, size_t len, c
     return err;
 }
 
-/* From its own address, which is right also while its pages are exchanged for others with the same bytes: the thread
- * sanitizer takes that for a race. */
+/* Copies from the tensor's own address, which reads right even while its pages are replaced by others with the same
+ * bytes: the thread sanitizer takes that for a race. */
 #ifdef __SANITIZE_THREAD__
 __attribute__((no_sanitize("thread"))) static void copy_home(char *to, uintptr_t at, size_t len)
 {
@@ -88,7 +89,7 @@ static void copy_home(char *to, uintptr_t at, size_t len)
 }
 #endif
 
-/* As much as is in one range; returns how much that was. */
+/* Reads the part that lies in one range. Returns its size. */
 static size_t read_stretch(struct swn_engine *e, uintptr_t at, size_t most, char *to, struct swn_devread *count)
 {
     struct place place;
@@ -96,7 +97,7 @@ static size_t read_stretch(struct swn_engine *e, uintptr_t at, size_t most, char
     struct swn_range *r = swn_arena_find(e->arena, at);
     size_t len = r->addr + r->len - at < most ? r->addr + r->len - at : most;
     swn_write_behind_cancel(e, r);
-    swn_tensor_of(r)->readers++; /* nobody cuts it */
+    swn_tensor_of(r)->readers++; /* so that the range is not cut */
     int there = look(e, r, at, len, &place);
     if (there && !place.whole)
         swn_load_verify(e, r);

@@ -17,8 +17,8 @@ struct swn_devspares {
 
 /* Adds the buffer; buffers that can be divided are joined into one. 0 or -ENOMEM. */
 int swn_devspares_put(struct swn_devspares *s, const struct swn_devpool *p, const struct swn_devbuffer *buffer);
-/* The smallest of at least `bytes` and at most `largest`; as many bytes, where they can be divided. 0; -ENOENT: there
- * is none; -ENOMEM: there was, and some of it is lost. */
+/* Takes the smallest buffer of at least `bytes` and at most `largest`; exactly `bytes`, where buffers can be divided.
+ * 0; -ENOENT: there is none; -ENOMEM: there was one, and some of it is lost. */
 int swn_devspares_take(struct swn_devspares *s, struct swn_devpool *p, size_t bytes, size_t largest,
                        struct swn_devbuffer *out);
 /* Takes any spare buffer; where buffers can be divided, all of them as one. 0 or -ENOENT. */

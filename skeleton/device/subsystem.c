@@ -1,4 +1,4 @@
-/* skeleton/device/subsystem.c - devices as the core and the torch backend see them. */
+/* skeleton/device/subsystem.c - the functions of devices for the core and the torch backend. */
 #include "skeleton/engine/engine_internal.h"
 #include "skeleton/engine/subsystem.h"
 #include "skeleton/device/device.h"

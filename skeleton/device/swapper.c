@@ -13,7 +13,7 @@
 #include "base/thread.h"
 #include "skeleton/core/prefetch.h"
 
-static _Atomic uint64_t stall_ns, excess_bytes; /* the latter of graphs */
+static _Atomic uint64_t stall_ns, excess_bytes; /* excess_bytes: of graphs */
 static _Atomic int said_excess;
 
 /* --- weights --- */
@@ -71,7 +71,7 @@ void *swn_devswap_stays(const struct swn_devweight *w)
 
 /* --- operators --- */
 
-/* What the blocks among w cost that nobody uses yet; *least: in buffers of their own sizes. */
+/* The cost of the unused blocks among w; *least: in buffers of exactly their sizes. */
 static size_t unclaimed(struct swn_devswap *s, struct swn_devweight *const *w, unsigned n, size_t *least)
 {
     size_t bytes = *least = 0;
@@ -87,8 +87,8 @@ static size_t unclaimed(struct swn_devswap *s, struct swn_devweight *const *w, u
     return bytes;
 }
 
-/* Those of them that are in larger buffers than they need are to get others, when they have been claimed. Whether there
- * are any. */
+/* Marks the blocks among w that are in larger buffers than they need: once claimed, they move to other buffers. Returns
+ * whether there are any. */
 static int move_out(struct swn_devweight *const *w, unsigned n)
 {
     int any = 0;
@@ -109,7 +109,7 @@ static void release(struct swn_devswap *s, struct swn_devweight *const *w, unsig
     pthread_cond_broadcast(&s->changed);
 }
 
-/* For a graph: PyTorch would have its weights on the device as well, and a copy cannot be made while it is captured. */
+/* For a graph: PyTorch would have its weights on the device as well, and a copy cannot be made during a capture. */
 static void exceed(size_t before, size_t after)
 {
     atomic_fetch_add(&excess_bytes, after - before);
@@ -119,7 +119,7 @@ static void exceed(size_t before, size_t after)
             "as they live");
 }
 
-/* All of them or none: two operators that wait for each other's blocks would wait for ever. */
+/* Claims all of them or none: two operators that wait for each other's blocks would wait for ever. */
 static int claim(struct swn_devswap *s, struct swn_devweight *const *w, unsigned n, uint64_t until, int captured)
 {
     for (;;) {
@@ -152,7 +152,7 @@ static int claim(struct swn_devswap *s, struct swn_devweight *const *w, unsigned
     return 0;
 }
 
-/* 0, or -EAGAIN: not yet. landed: a graph knows nothing of flights, so they have to have arrived. */
+/* 0, or -EAGAIN: not yet. landed: the blocks must have arrived, as a graph cannot wait for flights. */
 static int all_in(const struct swn_devswap *s, struct swn_devweight *const *w, unsigned n, int landed)
 {
     int err = 0;
@@ -185,7 +185,7 @@ int swn_devswap_begin(struct swn_devweight *const *w, unsigned n, void *stream, 
     struct swn_devswap *s = w[0]->block->swapper;
     *captured = swn_cuda_capturing(&s->pool.cuda, stream);
     if (!s->pool.way->fixed && !*captured && swn_threads_many())
-        return -EBUSY; /* what a graph has stays, so that anybody may keep its address */
+        return -EBUSY; /* memory that a graph has stays, so any code may keep its address */
     uint64_t until = swn_now_ns() + (uint64_t)swn_prefetch_wait_ms * 1000000u;
     pthread_mutex_lock(&s->lock);
     int err = claim(s, w, n, until, *captured);
@@ -212,7 +212,7 @@ int swn_devswap_begin(struct swn_devweight *const *w, unsigned n, void *stream, 
     return err;
 }
 
-/* The block's event on this stream; NULL: there is none to be had. */
+/* The block's event on this stream; NULL: none can be made. */
 static struct use *use_of(struct swn_devswap *s, struct swap_group *b, void *stream)
 {
     struct use *u = b->uses;

@@ -1,6 +1,5 @@
-/* skeleton/device/swapper_thread.c - the thread of a device's swapper: brings blocks, lets them go, and ends those
- * whose weights are gone.
- */
+/* skeleton/device/swapper_thread.c - the thread of a device's swapper: brings blocks in, lets them leave, and ends
+ * those whose weights are gone. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <signal.h>
@@ -10,7 +9,7 @@
 #include "skeleton/engine/engine_internal.h"
 #include "base/thread.h"
 
-/* Nobody says when a capture ends. */
+/* The end of a capture is not signalled. */
 #define RETRY_NS 20000000u
 
 static _Atomic uint64_t swap_ins, swapped_bytes;
@@ -31,8 +30,8 @@ static int send_staged(struct swn_devswap *s, const struct swn_devweight *w, cha
     return 0;
 }
 
-/* Its weights' bytes: to where the device reads them, to the copy that is sent from, or through stages. 0 or an error.
- * Lock held, may wait. */
+/* Reads the weights' bytes to where the device reads them, to the pinned copy, or through stages. 0 or an error. Lock
+ * held, may wait. */
 static int read_weights(struct swn_devswap *s, struct swap_group *b)
 {
     char *to = b->buffer.host ? b->buffer.host : b->copy;
@@ -60,7 +59,8 @@ static int read_weights(struct swn_devswap *s, struct swap_group *b)
     return err;
 }
 
-/* 0, and it is there, or on its way where operators can be launched behind that; or an error. Lock held, may wait. */
+/* 0: the block is in place, or in flight where operators can be launched behind the flight; or an error. Lock held, may
+ * wait. */
 static int fill(struct swn_devswap *s, struct swap_group *b)
 {
     int sends = !b->buffer.host, err = sends ? swn_devflight_begin(s) : 0;
@@ -74,12 +74,12 @@ static int fill(struct swn_devswap *s, struct swap_group *b)
     if (!err)
         err = s->pool.way->hand_over(&s->pool, &b->buffer);
     else if (sends)
-        swn_devpool_sent(&s->pool); /* part of it may be under way */
+        swn_devpool_sent(&s->pool); /* part of it may be in flight */
     pthread_mutex_lock(&s->lock);
     return err;
 }
 
-/* Brings b. 1: something has happened. */
+/* Brings b in. 1: something has changed. */
 static int bring(struct swn_devswap *s, struct swap_group *b)
 {
     struct swn_devbuffer buffer;
@@ -113,7 +113,7 @@ static int bring(struct swn_devswap *s, struct swap_group *b)
     return 1;
 }
 
-/* There are no events of what a graph launches: waits for all of the device, once its last weight is gone. */
+/* Work that a graph launches has no events: waits for all of the device, once the last weight of the block is gone. */
 static int wait_for_graphs(struct swn_devswap *s, struct swap_group *b)
 {
     pthread_mutex_unlock(&s->lock);
@@ -132,7 +132,7 @@ static int wait_for_graphs(struct swn_devswap *s, struct swap_group *b)
     return err;
 }
 
-/* Ends a block whose weights are gone. 1: it is. */
+/* Ends a block whose weights are gone. 1: done. */
 static int bury(struct swn_devswap *s, struct swap_group *b)
 {
     struct swn_devbuffer buffer;
@@ -145,12 +145,13 @@ static int bury(struct swn_devswap *s, struct swap_group *b)
     }
     swn_pinned_cache_drop(s, b);
     swn_swap_group_free(s, b);
-    while (!s->count && !swn_devspares_any(&s->spare, &buffer)) /* nobody is left who could want them */
+    while (!s->count && !swn_devspares_any(&s->spare, &buffer)) /* no block is left that could use them */
         swn_devbuffer_drop(s, buffer);
     return 1;
 }
 
-/* Whether a is to be brought before b: what operators wait for, first come first served, then what they will. */
+/* Whether a is to be brought before b: first blocks that operators wait for, in their order, then blocks that they will
+ * need. */
 static int before(const struct swap_group *a, const struct swap_group *b)
 {
     if (!a->users != !b->users)
@@ -178,7 +179,7 @@ static struct swap_group *next_dead(const struct swn_devswap *s)
     return NULL;
 }
 
-/* One that is to get another buffer, before anybody uses it. */
+/* A block that is to get another buffer, before an operator uses it. */
 static struct swap_group *next_mover(const struct swn_devswap *s)
 {
     for (size_t i = 0; i < s->count; i++)
@@ -187,7 +188,7 @@ static struct swap_group *next_mover(const struct swn_devswap *s)
     return NULL;
 }
 
-/* Copies go by turns with what operators wait for. */
+/* Copies take turns with blocks that operators wait for. */
 static int has_to_wait(struct swn_devswap *s)
 {
     const struct swap_group *job = next_job(s);
@@ -213,13 +214,13 @@ static int step(struct swn_devswap *s)
     }
     s->tries++;
     while ((b = next_job(s))) {
-        b->use.tried = s->tries; /* what has to wait holds up nobody */
+        b->use.tried = s->tries; /* a block that has to wait blocks no other */
         if (bring(s, b))
             return 1;
     }
     if (s->landed == s->departed)
         return 0;
-    swn_devflight_land(s, s->departed); /* from here on operators need not ask the device to wait */
+    swn_devflight_land(s, s->departed); /* from here on operators need not make the device wait */
     return 1;
 }
 
@@ -230,7 +231,7 @@ void *swn_devswap_work(void *swapper)
     sigemptyset(&faults);
     sigaddset(&faults, SIGSEGV);
     sigaddset(&faults, SIGBUS);
-    pthread_sigmask(SIG_UNBLOCK, &faults, NULL); /* a tensor's own address may need them */
+    pthread_sigmask(SIG_UNBLOCK, &faults, NULL); /* reading a tensor's own address may need them */
     int err = swn_devpool_begin(&s->pool);
     pthread_mutex_lock(&s->lock);
     s->broken = err != 0;

@@ -16,9 +16,9 @@ static int stay(const struct swn_cuda *cuda, const struct swn_unified_traits *tr
     return 0;
 }
 
-/* What the program launched may use a tensor after it has let go of it, on whichever stream: the memory of PyTorch's
- * own device tensors is reused in the order of a stream, ours by the processor. Weights seldom go, so all streams are
- * waited for rather than an event kept for each use. */
+/* The program's launched work may use a tensor after it was dropped, on any stream: PyTorch reuses the memory of its
+ * own device tensors in the order of a stream, but the processor reuses this memory. Weights are seldom dropped, so
+ * this waits for all streams, instead of keeping an event for each use. */
 static int wait_for_device(const struct swn_cuda *cuda)
 {
     return forget(cuda, cuda->device_synchronize());
@@ -62,7 +62,7 @@ static int managed_open(const struct swn_cuda *cuda, const struct swn_unified_tr
 {
     unsigned attach = traits->concurrent ? SWN_CUDA_ATTACH_GLOBAL : SWN_CUDA_ATTACH_HOST;
     int err = forget(cuda, cuda->malloc_managed(&b->host, b->bytes, attach));
-    if (!err && (uintptr_t)b->host % 4096 != 0) { /* nothing promises pages, and direct reads need them */
+    if (!err && (uintptr_t)b->host % 4096 != 0) { /* page alignment is not guaranteed, and direct reads need it */
         cuda->free(b->host);
         b->host = NULL;
         return -1;
@@ -77,7 +77,7 @@ static int managed_hand_over(const struct swn_cuda *cuda, const struct swn_unifi
     if (traits->concurrent)
         return 0;
     int err = cuda->stream_attach(b->stream, b->host, 0, SWN_CUDA_ATTACH_GLOBAL);
-    /* It is attached in the order of that stream, and may be used on any. */
+    /* The buffer is attached in the order of that stream, and may be used on any stream. */
     return forget(cuda, err ? err : cuda->stream_synchronize(b->stream));
 }
 
@@ -126,8 +126,8 @@ const struct swn_unified_backend *swn_unified_choose(const struct swn_unified_tr
     case SWN_CONFIG_UNIFIED_AUTO:
         break;
     }
-    /* A card with memory of its own may reach ours as well, over a bus that is slower by far: nobody wants his weights
-     * left there unasked. */
+    /* A card with memory of its own may reach the host's as well, over a far slower bus: the user must ask for weights
+     * to stay there. */
     if (!traits->integrated)
         return NULL;
     return traits->pageable ? &pageable : traits->host_register ? &registered : traits->managed ? &managed : NULL;

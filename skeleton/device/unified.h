@@ -1,5 +1,4 @@
-/* skeleton/device/unified.h - memory that the processor and the GPU share: three ways to get it, behind one small
- * table.
+/* skeleton/device/unified.h - memory that the processor and the GPU share: three ways, behind one small table.
  *
  * - pageable: the GPU follows the processor's page tables. Any memory will do, also what is mapped from a file and may
  *   change its place in memory at any time (Thor).
@@ -25,30 +24,29 @@ struct swn_unified_traits {
 };
 
 struct swn_unified_block {
-    void *host;   /* where the processor finds the bytes */
+    void *host;   /* the processor's address of the bytes */
     size_t bytes; /* whole pages */
-    void *device; /* and where the device does */
-    void *stream; /* in whose order it is handed over, where there is nothing to wait for: not the legacy one */
+    void *device; /* the device's address */
+    void *stream; /* the stream in whose order it is handed over, without waiting for others: not the legacy one */
 };
 
 struct swn_unified_backend {
     const char *name;
-    int shares; /* the device reads a tensor's own bytes; else it has buffers, which have to be filled with them */
-    int pins;   /* which may not leave meanwhile */
+    int shares; /* the device reads a tensor's own bytes; else it has buffers, which have to be filled */
+    int pins;   /* the bytes may not leave meanwhile */
     /* Shares: makes b->host known to the device and sets b->device. Else: sets b->host and b->device to a new buffer
      * that the processor may fill at any time. */
     int (*open)(const struct swn_cuda *cuda, const struct swn_unified_traits *traits, struct swn_unified_block *b);
-    /* The bytes are there, and the processor will not look at b->host any more: any stream may read b->device from now
-     * on. */
+    /* The bytes are in place, and the processor no longer reads b->host: any stream may read b->device from now on. */
     int (*hand_over)(const struct swn_cuda *cuda, const struct swn_unified_traits *traits, struct swn_unified_block *b);
-    /* Waits until nothing that was launched can be using b any more, and undoes open. After an error the device may
-     * still have it: then no other tensor may get that memory. */
+    /* Waits until no launched work can use b any more, and undoes open. After an error the device may still use it:
+     * then no other tensor may get that memory. */
     int (*close)(const struct swn_cuda *cuda, struct swn_unified_block *b);
 };
 
 /* 0 or a cudaError_t. */
 int swn_unified_traits_get(const struct swn_cuda *cuda, int device, struct swn_unified_traits *out);
-/* The way for a device with these traits. NULL: none, or not the one that is wished for. Static. */
+/* The way for a device with these traits. NULL: none, or not the one that the user wants. Static. */
 const struct swn_unified_backend *swn_unified_choose(const struct swn_unified_traits *traits,
                                                      enum swn_config_unified wish);
 
