@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Open addressing, linear probing, power-of-two size; a step is dropped by a rebuild, never in place. */
+/* Open addressing, linear probing, power-of-two size; only a rebuild drops steps. */
 struct step {
     uint32_t before, at, next;
     uint32_t age; /* access number (low bits) at which it was last confirmed */
@@ -55,7 +55,7 @@ uint32_t swn_access_order_next(const struct swn_access_order *o, uint32_t before
     return at ? slot(o->steps, o->slots, before, at)->next : 0;
 }
 
-/* Steps that have been taken in the last `window` accesses. */
+/* Number of steps that were taken in the last `window` accesses. */
 static size_t recent_steps(const struct swn_access_order *o, uint32_t window)
 {
     size_t recent = 0;
@@ -64,8 +64,8 @@ static size_t recent_steps(const struct swn_access_order *o, uint32_t window)
     return recent;
 }
 
-/* Makes room: grows while most steps are recent, else keeps the size and forgets the old ones. Those that stay are
- * chosen by age alone: a choice by slot would crowd one part of the table until every probe walks through it. */
+/* Makes room: grows while most steps are recent, else keeps the size and forgets old ones. Age alone decides which
+ * steps stay: a choice by slot would crowd one part of the table until every probe walks through it. */
 static void rebuild(struct swn_access_order *o)
 {
     size_t slots = o->slots;
@@ -79,7 +79,7 @@ static void rebuild(struct swn_access_order *o)
     }
     struct step *fresh = calloc(slots, sizeof *fresh);
     if (!fresh) {
-        memset(o->steps, 0, o->slots * sizeof *o->steps); /* an order can be learned again */
+        memset(o->steps, 0, o->slots * sizeof *o->steps); /* the order can be learned again */
         o->used = 0;
         return;
     }

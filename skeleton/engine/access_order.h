@@ -17,7 +17,7 @@ struct swn_access_order;
 
 struct swn_cursor {
     uint32_t before, at; /* the two weights read last */
-    uint32_t anchor;     /* first weight this thread was seen reading; its return ends a pass */
+    uint32_t anchor;     /* first weight that this thread was seen reading; reading it again ends a pass */
     uint64_t hits, run;  /* right predictions, in all and in a row */
     uint64_t misses;
     uint64_t passes;
@@ -26,15 +26,14 @@ struct swn_cursor {
 int swn_access_order_create(struct swn_access_order **out);
 void swn_access_order_destroy(struct swn_access_order *o);
 
-/* The thread at `c` reads `weight`: learns the step, moves the cursor. 1 when it had been predicted, else 0. */
+/* The thread at `c` reads `weight`: learns the step, moves the cursor. 1 when the weight was predicted, else 0. */
 int swn_access_order_record(struct swn_access_order *o, struct swn_cursor *c, uint32_t weight);
 
-/* What follows (before, at), or 0 where nothing is known. */
+/* The weight that follows (before, at), or 0 where that is unknown. */
 uint32_t swn_access_order_next(const struct swn_access_order *o, uint32_t before, uint32_t at);
 
-/* The cycle that a cursor stands in: follows predictions from it until they come back to it; fills weights[] in order,
- * beginning with the weight after `at` and ending with `at`. Its length, or 0 when the chain breaks or exceeds `max`.
- */
+/* The cycle of a cursor: follows predictions from it until they return to it; fills weights[] in order, from the weight
+ * after `at` to `at`. Its length, or 0 when the chain breaks or exceeds `max`. */
 size_t swn_access_order_cycle(const struct swn_access_order *o, const struct swn_cursor *c, uint32_t *weights,
                               size_t max);
 

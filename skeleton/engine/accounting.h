@@ -1,4 +1,4 @@
-/* skeleton/engine/accounting.h - what is resident, and how much of it is no weight.
+/* skeleton/engine/accounting.h - the resident bytes, and the nonweight bytes among them.
  *
  * Engine lock held, unless it says otherwise.
  */
@@ -9,7 +9,7 @@
 
 /* skeleton/core/engine.c */
 size_t swn_engine_resident(struct swn_engine *e);
-size_t swn_engine_mapped_bytes(void); /* the process's address space in use; 0: /proc does not tell */
+size_t swn_engine_mapped_bytes(void); /* the process's address space in use; 0: /proc is not readable */
 void swn_engine_note_peak(struct swn_engine *e);
 size_t swn_nonweight_bytes(struct swn_engine *e);
 size_t swn_nonweight_held(struct swn_engine *e);
@@ -17,12 +17,11 @@ size_t swn_nonweight_held(struct swn_engine *e);
 size_t swn_nonweight_peak(const struct swn_engine *e);
 size_t swn_nonweight_needed(const struct swn_engine *e);
 
-/* Bytes for which no room was made, of the tensor that is expected to be read into next; see
- * skeleton/core/expected_read.h. */
+/* Bytes of the expected tensor for which no room was made; see skeleton/core/expected_read.h. */
 size_t swn_expected_read_bytes(const struct swn_engine *e);
 
-/* What small tensors take: they are malloc's, and a free of one from before the engine may be counted first. No lock.
- */
+/* Bytes of small tensors: they are malloc's, and the free of one from before the engine's start may be counted first.
+ * No lock. */
 static inline size_t swn_small_bytes(struct swn_engine *e)
 {
     long long small = atomic_load(&e->nonweight.small_bytes);

@@ -1,4 +1,4 @@
-/* skeleton/engine/config.c - SWAPNET_* to struct swn_config. One table lists every variable there is. */
+/* skeleton/engine/config.c - SWAPNET_* to struct swn_config. One table lists every variable. */
 #include "skeleton/engine/config.h"
 
 #include <errno.h>
@@ -173,7 +173,7 @@ static int set_name(struct swn_config *c, const struct variable *v, const char *
     return 0;
 }
 
-/* For swapnetctl alone: where the library is. Children inherit it, so it must not be called unknown. */
+/* Used by swapnetctl only: the library's path. Children inherit the variable, so it must not count as unknown. */
 static int set_nothing(struct swn_config *c, const struct variable *v, const char *value)
 {
     (void)c, (void)v, (void)value;

@@ -66,13 +66,13 @@ struct swn_config {
     char warnings[1024];          /* lines ended by '\n', one for each unknown SWAPNET_* */
 };
 
-/* Fills *c from `env`, a NULL-terminated array of "NAME=value". Paths are copied as they are written: relative ones
- * are meant from the working directory at program start, so the caller resolves them before the program can chdir.
- * 0: run. 1: disabled on purpose (SWAPNET=0), say nothing. -EINVAL: c->error says what is wrong, where and what to do;
- * the caller prints that line and stays off. Warnings may be set with 0 and -EINVAL. */
+/* Fills *c from `env`, a NULL-terminated array of "NAME=value". Paths are copied as written: relative ones are relative
+ * to the working directory at program start, so the caller resolves them before the program can chdir. 0: run. 1:
+ * disabled on purpose (SWAPNET=0), print nothing. -EINVAL: c->error says what is wrong, where and what to do; the
+ * caller prints that line and stays off. Warnings may be set with 0 and -EINVAL. */
 int swn_config_load(struct swn_config *c, char *const *env);
 
-/* What to say where there is no budget and no daemon either. Static. */
+/* The message where there is neither a budget nor a daemon. Static. */
 const char *swn_config_no_budget(void);
 
 /* "auto", "uring", "pread", "buffered"; "?" for anything else. Static. */

@@ -32,67 +32,67 @@
 struct swn_weight {
     struct swn_range *range;
     uint32_t id;
-    uint32_t then; /* what was read next, the last time */
-    int joined;    /* by the same operator */
-    int oversize;  /* it does not fit the ring of the plan, and is not taken in slices: the mapping serves it */
+    uint32_t then;            /* the weight that was read next, the last time */
+    int joined;               /* by the same operator */
+    int oversize;             /* does not fit the plan's ring, and is not sliced: the mapping serves it */
     double compute_ns, op_ns; /* as in struct swn_plan_weight */
 };
 #define SWN_WEIGHT_BITS 20
 #define SWN_WEIGHT_MOST ((size_t)1 << SWN_WEIGHT_BITS)
 
-/* How far the machine is from what the plan in force was made for, see skeleton/core/replan.c. */
+/* How far the machine has changed since the plan in force was made, see skeleton/core/replan.c. */
 struct swn_replan {
-    double speed, compute_ns;   /* then, or at the last review; compute_ns: of all weights' operators together */
-    unsigned passes;            /* passes in a row with other values */
-    uint64_t since_ns;          /* when these began */
-    int review_due;             /* the plan is to be reviewed */
-    uint64_t reviews;           /* so far */
-    unsigned plans;             /* made for that reason, up to some number; fewer after reviews without a new plan */
+    double speed, compute_ns; /* at that time, or at the last review; compute_ns: of all weights' operators together */
+    unsigned passes;          /* passes in a row with other values */
+    uint64_t since_ns;        /* when these began */
+    int review_due;           /* the plan is to be reviewed */
+    uint64_t reviews;         /* so far */
+    unsigned plans; /* number of plans made for that reason, up to a limit; reduced after reviews without a new plan */
     unsigned unchanged_reviews; /* reviews in a row without a new plan */
-    unsigned short_passes;      /* in a row, that had too little for activations */
-    uint64_t dropped;           /* what had been let go of when the last pass ended */
+    unsigned short_passes;      /* in a row, with too little memory for activations */
+    uint64_t dropped;           /* bytes dropped until the end of the last pass */
 };
 
-/* A plan in the making. The steps may be taken apart: making it needs no lock. */
+/* A plan in the making. Its steps are separate: solving it needs no lock. */
 struct swn_plan_candidate {
     uint32_t *ids;
     struct swn_plan_weight *weights;
     size_t n, nonweight;
     uint64_t goal;   /* bytes for weights, the staging ring and nonweight bytes */
-    size_t straddle; /* bytes by which the ring is larger, as a plan counts a chunk once, for the first weight in it,
-                      * and two operators hold it in turn */
+    size_t straddle; /* bytes by which the ring is larger: a plan counts a chunk once, for the first weight in it, but
+                        two operators hold it in turn */
     struct swn_disk_model disk;
-    int keep;              /* what has room stays from pass to pass */
-    size_t region_extra;   /* the part of nonweight bytes that is there only because activations have regions */
-    double region_gain_ns; /* what a pass gains by these, all else being equal */
-    int drop_regions;      /* out: the plan has no regions, as weights make better use of their room */
+    int keep;              /* weights with room stay from pass to pass */
+    size_t region_extra;   /* the part of nonweight bytes that exists only because activations have regions */
+    double region_gain_ns; /* the time that a pass gains by regions, all else being equal */
+    int drop_regions;      /* out: the plan has no regions, as weights make better use of the memory */
     struct swn_plan plan;
 };
 
 struct swn_thread_state {
     struct swn_cursor cursor;
     uint64_t last_access; /* engine's access number */
-    uint32_t last_weight; /* whose computing is being timed */
-    uint64_t ready_ns;    /* when it began */
-    uint64_t op_ns;       /* until its operator was done; 0: it is not */
-    unsigned open;        /* operators under way, one in the other */
-    uint64_t left_ns;     /* when the last one of them ended */
-    uint64_t idle_ns;     /* of the computing time: the program waited for its next input, and computed nothing */
-    uint64_t pass_idle;   /* the same since the pass began */
+    uint32_t last_weight; /* the weight whose computing is being timed */
+    uint64_t ready_ns;    /* when that began */
+    uint64_t op_ns;       /* until its operator ended; 0: it still runs */
+    unsigned open;        /* nested operators under way */
+    uint64_t left_ns;     /* when the outermost operator ended last */
+    uint64_t idle_ns;     /* idle part of the computing time: the program waited for its next input */
+    uint64_t pass_idle;   /* the same since the begin of the pass */
     unsigned index;
     uint64_t next_plan_try;
     uint64_t pass_ns;       /* when the pass under way began */
-    uint64_t flops;         /* since the last access; while there is a record */
+    uint64_t flops;         /* since the last access; only with a record */
     struct swn_small small; /* likewise */
-    size_t nonweight;       /* most of everything that is not a weight since then, likewise */
-    uintptr_t slicing;      /* where the next slice of the weight begins that its operator is going through; 0: none */
-    uintptr_t slicing_end;  /* and where what it needs of it ends */
-    int starved;            /* reading ahead for it ended where there was no frame */
+    size_t nonweight;       /* most nonweight bytes since then, likewise */
+    uintptr_t slicing;      /* where the next slice begins of the weight that its operator is going through; 0: none */
+    uintptr_t slicing_end;  /* the end of the bytes that the operator needs of it */
+    int starved;            /* its prefetch ended because there was no frame */
     struct swn_activation_plan *places; /* of its activations; NULL before its first pass has ended */
     struct swn_row_reading
-        *reading;         /* kept for the next rows that it looks up, see skeleton/tiling/row_gather.c; or NULL */
+        *reading; /* kept for the next rows that the thread looks up, see skeleton/tiling/row_gather.c; or NULL */
     struct swn_row *rows; /* likewise, in the order of their addresses */
-    int looking_up;       /* it is using these */
+    int looking_up;       /* a look-up is using these */
     struct swn_thread_state *next;
     int listed;
 };
@@ -104,16 +104,16 @@ struct swn_row_reading;
 /* The state of the engine from start to exit. */
 struct swn_life {
     _Atomic int running;
-    _Atomic int retired;     /* all has become resident and nothing leaves any more, see skeleton/core/retire.h */
-    _Atomic int want_hook;   /* first spill: the operator hook is to be installed by a thread that holds no lock */
-    _Atomic int want_client; /* a forked child that the daemon does not know yet */
+    _Atomic int retired;     /* everything is resident and nothing leaves any more, see skeleton/core/retire.h */
+    _Atomic int want_hook;   /* first spill: a thread that holds no lock is to install the operator hook */
+    _Atomic int want_client; /* a forked child that is not registered with the daemon yet */
     _Atomic int hook_state;  /* 0 none, 1 being installed, 2 installed, 3 refused */
     int forked;
     pid_t pid;
     struct swn_fetch *fork_paused;
 };
 
-/* Set by the subsystems that they belong to, when the engine starts; see skeleton/engine/subsystem.h. */
+/* The subsystems set these when the engine starts; see skeleton/engine/subsystem.h. */
 struct swn_features {
     const struct swn_weight_source *source;
     const struct swn_placement *placement;
@@ -122,20 +122,20 @@ struct swn_features {
     struct swn_record *record; /* NULL unless SWAPNET_PROFILE is set */
 };
 
-/* The budget, in bytes. `limit` is in force: the target, unless it is on its way down to that (skeleton/budget). */
+/* The budget, in bytes. `limit` is in force: it is the target, or on its way down to it (skeleton/budget). */
 struct swn_budget_state {
     uint64_t user_cap;        /* the user's budget, which no lease exceeds; 0: none */
-    uint64_t target;          /* what the budget was last set to */
-    uint64_t limit;           /* what counts now */
-    uint64_t limit_at_change; /* the limit from which it is on its way: more than that is too much in any case */
+    uint64_t target;          /* the last budget that was set */
+    uint64_t limit;           /* in force now */
+    uint64_t limit_at_change; /* the limit from which it comes down: more than that is too much in any case */
     uint64_t target_since_ns;
-    uint64_t bound_ns;     /* when the limit came to be the target */
+    uint64_t bound_ns;     /* when the limit reached the target */
     uint64_t target_seq;   /* the last operator that had begun by then */
-    uint64_t in_flight_ns; /* when the last of these ended, and of the reads that were under way */
+    uint64_t in_flight_ns; /* when the last of these operators, and of the reads under way then, ended */
     double urgency;
-    _Atomic size_t slices_least;   /* smaller weights come whole within the target */
+    _Atomic size_t slices_least;   /* smaller weights are not sliced within the target */
     struct swn_budgeter *budgeter; /* made by the first change of the budget */
-    struct swn_client *client;     /* where a daemon rules, or is to rule */
+    struct swn_client *client;     /* if a daemon rules, or is to rule */
     struct swn_control *control;
 };
 
@@ -156,60 +156,60 @@ struct swn_operators {
     uint64_t seq; /* outermost operators so far */
 };
 
-/* Everything that counts and is no weight, in bytes. */
+/* Counted bytes of nonweight memory. */
 struct swn_nonweight {
-    size_t peak;      /* most of it in this pass */
-    size_t before;    /* and in those before it, fading */
-    size_t peak_ever; /* and since there are weights */
-    size_t planned;   /* what the plan leaves for it */
+    size_t peak;      /* peak of this pass */
+    size_t before;    /* peak of passes before, fading */
+    size_t peak_ever; /* peak since there are weights */
+    size_t planned;   /* reserved by the plan */
     _Atomic long long small_bytes;
 };
 
 struct swn_plan_state {
     struct swn_plan_candidate in_force; /* the plan, once there is one */
     int planned, dirty;
-    int short_of_disk; /* its passes are, see scheduler/planner/plan.h */
+    int short_of_disk; /* its passes are short of the disk, see scheduler/planner/plan.h */
     int pressed;       /* the budget has been full */
     uint64_t made, access;
-    uint64_t since_ns; /* since when there has been a plan in force for the budget that this one is for */
-    size_t ring_goal;  /* bytes of frames that come and go */
-    size_t lent_from;  /* the ring without what was lent to it, or 0 */
+    uint64_t since_ns; /* since when a plan for this budget has been in force */
+    size_t ring_goal;  /* bytes of the staging ring's frames */
+    size_t lent_from;  /* the ring's size without lent room, or 0 */
     struct swn_replan replan;
 };
 
 /* Planned addresses of activations, see skeleton/activations/activation_plan.c. */
 struct swn_region_state {
-    int warmup_passes;        /* until activations are where they will be */
-    int small_pages;          /* pages of theirs are new, and small */
+    int warmup_passes;        /* until activations have their final places */
+    int small_pages;          /* some of their pages are new, and small */
     unsigned huge_promotions; /* how often they were promoted to huge pages */
-    size_t nonweight_without; /* nonweight bytes at most before they had regions; 0: extra is known */
+    size_t nonweight_without; /* peak of nonweight bytes before there were regions; 0: extra is known */
     size_t extra;             /* how much more the regions take */
-    uint64_t refused;         /* the budget in which weights make better use of that room; 0: none */
+    uint64_t refused;         /* the budget in which weights make better use of that memory; 0: none */
     uint64_t placed;          /* bytes of tensors that got their planned addresses */
 };
 
 /* Writes to spill files. */
 struct swn_writes {
     struct swn_extent_file *spill;
-    uint64_t spilled_before;         /* written to spill files that the program has closed */
-    uint64_t spill_retry;            /* allocation number before which a full disk is not asked again */
+    uint64_t spilled_before;         /* bytes written to spill files that the program has closed */
+    uint64_t spill_retry;            /* allocation number before which a full disk is not tried again */
     uint64_t bytes, ns;              /* by program threads that needed room */
-    struct swn_write_behind *behind; /* NULL until something is written behind */
+    struct swn_write_behind *behind; /* NULL until the first write-behind */
 };
 
 /* The disk with the store directory. */
 struct swn_disk_state {
     struct swn_disk_speed speed;
-    struct swn_queue_depth preferred; /* what its profile says, without measurements; depth 0: there is none */
-    uint64_t read_done_ns;            /* when the last read was done */
-    /* Reads of single rows, which say nothing of how fast weights come: bytes, and the time in which operators waited
-     * for them (row_waiters of them now). */
+    struct swn_queue_depth preferred; /* by its device profile, without measurements; depth 0: none */
+    uint64_t read_done_ns;            /* when the last read ended */
+    /* Reads of single rows, which do not show how fast weights are read: bytes, and the time that operators waited for
+     * them (row_waiters of them now). */
     uint64_t row_bytes, row_ns, rows_since_ns;
     unsigned row_waiters;
     _Atomic int looked_at;
 };
 
-/* Whether the source is likely to have a read of `bytes` registered, soon after its extent number `after`. */
+/* Whether the source is likely to get a read of `bytes` registered soon after its extent number `after`. */
 typedef int swn_expected_read_match(const void *source, size_t after, size_t bytes);
 
 /* See skeleton/core/expected_read.h. */
@@ -225,13 +225,13 @@ struct swn_expected_read {
 
 /* Counters for the statistics. */
 struct swn_counters {
-    uint64_t filled;  /* bytes of memory that came without pages, each of which is filled once, or zeroed */
-    uint64_t dropped; /* bytes of pages let go */
+    uint64_t filled;  /* bytes of memory that came without pages, each of which is filled or zeroed once */
+    uint64_t dropped; /* bytes of dropped pages */
     uint64_t slices, rows, swap_ins, window_hits, window_misses, stall_ns, read_errors, allocs;
     uint64_t deferred;                /* bytes registered instead of read or copied */
     uint64_t untracked;               /* bytes of tensors for which the arena had no room */
-    uint64_t live_bytes, live_recent; /* of tensors, and most of them of late */
-    uint64_t demand_peak;             /* and ever */
+    uint64_t live_bytes, live_recent; /* of tensors; recent peak */
+    uint64_t demand_peak;             /* peak */
     size_t peak_resident, over_budget_peak;
     size_t mapped_file_bytes; /* of files that the program mapped */
 };
@@ -243,9 +243,9 @@ struct swn_said {
 
 struct swn_engine {
     pthread_mutex_t lock;
-    pthread_cond_t changed;         /* a frame arrived, was let go, or failed */
-    struct swn_spin_wait spin_wait; /* told of frames that arrived or failed */
-    struct swn_config config;       /* constant after the start, but for `enforce` */
+    pthread_cond_t changed;         /* a frame arrived, was evicted, or failed */
+    struct swn_spin_wait spin_wait; /* told when a frame arrives or fails */
+    struct swn_config config;       /* constant after the start, except for `enforce` */
     const struct swn_io *io;
     const struct swn_torch_backend *torch;
     struct swn_life life;
@@ -254,7 +254,7 @@ struct swn_engine {
     struct swn_pool *pool;
     struct swn_residency res;
     struct swn_fetch *fetch;
-    struct swn_prefault *prefault; /* NULL until a tensor is filled for which there are no pages yet */
+    struct swn_prefault *prefault; /* NULL until a tensor without pages is filled */
     struct swn_trace *trace;
     struct swn_budget_state budget;
     struct swn_weights weights;
@@ -269,20 +269,20 @@ struct swn_engine {
     struct swn_said said;
 };
 
-/* Where the address space is limited, the arena gets one part in this many of what is left of it: the pool will need as
- * much and more, and the math libraries have yet to map their buffers (OpenBLAS tries for ever when it cannot). */
+/* Where the address space is limited, the arena takes one part in this many of the rest: the pool will need as much and
+ * more, and the math libraries have yet to map their buffers (OpenBLAS retries for ever when it cannot). */
 #define SWN_SPACE_PART 4
 
-/* The disk's speed that is assumed until something has been read. */
+/* The disk's assumed speed before the first read. */
 #define SWN_FIRST_BYTES_PER_NS 1.6
 
 extern struct swn_engine swn_engine_one;
-/* All mapped files that the engine serves lie between these addresses; 0, 0 when there never was one. The torch backend
+/* All mapped files that the engine serves lie between these addresses; 0, 0: there never was one. The torch backend
  * reads them without a lock. */
 extern uintptr_t swn_mapped_bounds[2];
-extern const struct swn_io *swn_engine_io; /* the table the engine is started with; tests put another in its place */
+extern const struct swn_io *swn_engine_io; /* the I/O table of the engine; tests replace it */
 
-/* A tensor that is this many operators old when it is read is taken for a weight; residual connections are younger. */
+/* A tensor that is read when it is this many operators old counts as a weight; residual connections are younger. */
 #define SWN_AGED_OPS 64
 
 /* Whether r is a weight of the order. */
@@ -291,7 +291,7 @@ static inline int swn_is_weight(const struct swn_range *r)
     return r->weight >= 0;
 }
 
-/* Whether an operator reads a range through this argument that is not resident. */
+/* Whether an operator reads a range that is not resident through this argument. */
 static inline int swn_arg_is_file_backed(const struct swn_arg *arg)
 {
     return arg->range && arg->reading && atomic_load(&arg->range->state) == SWN_FILE_BACKED;
@@ -302,11 +302,11 @@ static inline size_t swn_weight_bytes(const struct swn_range *r)
     return swn_round_up(r->len, SWN_PAGE);
 }
 
-/* The lock, and what is waited for under it, as if never used. */
+/* Initialises the lock, and its condition variables, as if never used. */
 void swn_engine_init_sync(struct swn_engine *e);
-/* The end of a tensor that is no weight any more. */
+/* Ends a tensor that is no weight any more. */
 void swn_engine_drop(struct swn_engine *e, struct swn_range *r);
-/* Ends the program: a weight's bytes are not what was stored. */
+/* Ends the program: a weight's bytes are not the stored ones. */
 void swn_engine_corrupt(const struct swn_extent_file *file, uint32_t block, uint64_t off) __attribute__((noreturn));
 
 #endif

@@ -9,15 +9,15 @@
 /* 1 while the program has a thread besides the main one. */
 int swn_threads_many(void);
 
-/* The calling thread's place in the order in which the program started its threads; 0 is the main one. -1: a thread of
- * a compute pool, or one that no hook has seen. */
+/* The calling thread's number in the order in which the program started its threads; 0 is the main thread. -1: a thread
+ * of a compute pool, or one that no hook has seen. */
 int swn_threads_number(void);
 
-/* A thread is about to be started: its number. */
+/* A thread is about to start. Returns its number. */
 int swn_threads_starting(void);
-/* It was not started, or has ended. */
+/* The thread did not start, or has ended. */
 void swn_threads_ended(void);
-/* In the new thread. */
+/* Called in the new thread. */
 void swn_threads_set_number(int number);
 
 /* The child of a fork has one thread. */

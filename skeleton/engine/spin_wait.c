@@ -7,9 +7,9 @@
 #include "skeleton/engine/engine_internal.h"
 #include "base/thread.h"
 
-/* So much a new wait says of the next one. */
+/* The weight of a new wait in the mean. */
 #define NEWEST 0.125
-/* Looking at the clock takes longer than looking for what was told. */
+/* Reading the clock takes longer than reading the counter, so the clock is read once in this many rounds. */
 #define LOOKS 64
 
 void swn_spin_wait_tell(struct swn_spin_wait *a)
@@ -27,7 +27,8 @@ static int is_late(uint64_t begin_ns)
     return swn_now_ns() - begin_ns >= SWN_AWAKE_NS;
 }
 
-/* Asked each time, since a process may be bound to others while it runs. More than a set holds are more than one. */
+/* Determined each time, since a running process may be bound to other processors. A set too large for the buffer has
+ * more than one. */
 static int has_one_processor(void)
 {
     cpu_set_t set;
@@ -39,7 +40,7 @@ int swn_spin_wait_worth(const struct swn_spin_wait *a, uint64_t begin_ns)
     return a->mean_ns < (double)SWN_AWAKE_NS / 2 && !is_late(begin_ns) && !has_one_processor();
 }
 
-/* For the other half of this core, where it has one. */
+/* Yields to the other hardware thread of this core, if there is one. */
 static void relax(void)
 {
 #if defined(__x86_64__) || defined(__i386__)

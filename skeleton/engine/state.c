@@ -1,4 +1,4 @@
-/* skeleton/engine/state.c - the engine of the process, and what counts in it. The lowest file of the core. */
+/* skeleton/engine/state.c - the engine of the process, and its counted memory. The lowest file of the core. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <stdlib.h>
@@ -58,14 +58,14 @@ size_t swn_engine_resident(struct swn_engine *e)
            swn_small_bytes(e) + swn_reclaim_bytes() - swn_expected_read_bytes(e);
 }
 
-/* Everything that is in use and not a weight of the order: activations, inputs, optimizer state. Free pages kept warm
- * are not in it: they go first when room is needed. */
+/* Bytes in use that are no weights of the order: activations, inputs, optimizer state. Warm pages are not included:
+ * they leave first when room is needed. */
 size_t swn_nonweight_bytes(struct swn_engine *e)
 {
     return e->res.resident_bytes - e->weights.resident_bytes + swn_small_bytes(e);
 }
 
-/* The same, and room that is held for activations to come. */
+/* The same, and room that is reserved for activations to come. */
 size_t swn_nonweight_held(struct swn_engine *e)
 {
     return swn_nonweight_bytes(e) + swn_arena_region_idle(e->arena);
@@ -76,7 +76,7 @@ size_t swn_nonweight_peak(const struct swn_engine *e)
     return e->nonweight.peak > e->nonweight.before ? e->nonweight.peak : e->nonweight.before;
 }
 
-/* What the plan in force leaves for it, or more if it took more. */
+/* The bytes that the plan in force reserves for them, or more if they took more. */
 size_t swn_nonweight_needed(const struct swn_engine *e)
 {
     size_t peak = swn_nonweight_peak(e);
@@ -92,7 +92,7 @@ void swn_engine_note_peak(struct swn_engine *e)
         e->nonweight.peak_ever = other;
     if (held > e->nonweight.peak) {
         e->nonweight.peak = held;
-        /* The plan gave weights what activations turn out to need. */
+        /* The plan gave weights memory that activations turn out to need. */
         if (e->plan.planned && !e->regions.warmup_passes &&
             held > e->nonweight.planned + e->nonweight.planned / 16 + SWN_GRANULE)
             e->plan.dirty = 1;

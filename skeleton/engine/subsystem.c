@@ -1,4 +1,4 @@
-/* skeleton/engine/subsystem.c - before skeleton/runtime has said which features there are, there are none. */
+/* skeleton/engine/subsystem.c - without skeleton/runtime there are no features. */
 #include <stddef.h>
 
 #include "skeleton/engine/subsystem.h"

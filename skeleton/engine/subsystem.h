@@ -1,8 +1,8 @@
-/* skeleton/engine/subsystem.h - what the core calls of the features that stand on it, without knowing them.
+/* skeleton/engine/subsystem.h - the interface through which the core calls the features above it, without knowing them.
  *
- * A feature (loading, devices, tiling, activation plans, observation, budgets) fills in a table of each kind that
- * concerns it; skeleton/runtime lists them, in the order in which they are asked, before the engine starts. A
- * member that is NULL is a step in which the feature has no part. Tables live as long as the process, and are constant.
+ * A feature (loading, devices, tiling, activation plans, observation, budgets) has a table of each kind that concerns
+ * it; skeleton/runtime lists the tables, in the order in which they are called, before the engine starts. A NULL member
+ * is a step in which the feature has no part. Tables live as long as the process, and are constant.
  *
  * Unless a member says otherwise the engine's lock is held when it is called, and is still held when it returns.
  */
@@ -24,22 +24,22 @@ struct swn_range;
 struct swn_stats;
 struct swn_thread_state;
 
-/* A feature's life, and its part in what all of them do. */
+/* A feature's life, and its part in common steps. */
 struct swn_subsystem {
-    /* The engine has what it needs, and no thread of it runs yet. No lock. */
+    /* The engine is complete, and no thread of it runs yet. No lock. */
     void (*start)(struct swn_engine *e);
-    /* Fills in the members of the host table that are its own. No lock. */
+    /* Fills in the feature's members of the host table. No lock. */
     void (*services)(struct swn_engine *e, struct swn_runtime_services *out);
-    /* After an allocation and before an operator; no lock. For what may take its time. */
+    /* After an allocation and before an operator; no lock. For work that may take a while. */
     void (*unlocked)(void);
-    /* In the child of a fork, which has one thread. Everything of the parent's threads is lost, locks included. */
+    /* In the child of a fork, which has one thread. The parent's threads, and locks that they held, are lost. */
     void (*fork_child)(struct swn_engine *e);
     void (*stats)(struct swn_engine *e, struct swn_stats *out);
     /* The process ends; no lock. Threads of the program may still compute. */
     void (*exit)(struct swn_engine *e);
     /* e->budget.target has changed. */
     void (*budget_changed)(struct swn_engine *e);
-    /* Memory that the feature holds, which counts, and which it gives back when another part of the engine needs it. */
+    /* Memory that the feature holds, which counts, and which it frees when another part of the engine needs it. */
     const struct swn_reclaimer *memory;
     const struct swn_op_filter *op;
 };
@@ -47,43 +47,43 @@ struct swn_subsystem {
 struct swn_reclaimer {
     /* Bytes that count as resident. Needs no lock. */
     size_t (*bytes)(void);
-    /* Gives back at once the memory that no operator uses now. Returns the bytes. */
+    /* Frees memory that no operator uses now, at once. Returns the bytes. */
     size_t (*trim)(struct swn_engine *e);
-    /* Asks for `bytes`. 1: the feature holds some, and gives them back soon; e->changed is signalled then. 0: there are
-     * none, or none have come for a while. Does not wait. */
+    /* Asks for `bytes`. 1: the feature holds some, and frees them soon; e->changed is signalled then. 0: there are
+     * none, or none were freed for a while. Does not wait. */
     int (*ask)(struct swn_engine *e, size_t bytes);
-    /* `bytes` are about to be allocated: waits until the memory that has to go for them has gone, as long as some goes.
+    /* `bytes` are about to be allocated: waits until enough memory has been freed for them, as long as some is freed.
      * May release the lock. */
     void (*make_way)(struct swn_engine *e, size_t bytes);
 };
 
-/* A feature's part in an operator as a whole, beside reading its weights. */
+/* A feature's part in an operator as a whole, besides reading weights. */
 struct swn_op_filter {
     /* The operator is about to begin; no lock. */
     void (*before)(struct swn_op *op);
     /* The first step under the lock, which it may release. */
     void (*make_way)(struct swn_engine *e, const struct swn_op *op);
-    /* The operator is listed as open now; none of its arguments has been looked at. */
+    /* The operator is listed as open; none of its arguments has been looked at. */
     void (*begin)(struct swn_engine *e, struct swn_op *op);
 };
 
 /* The source of the bytes of weights that the program has not written: skeleton/load. */
 struct swn_weight_source {
-    /* 0: what was read for a part of a frame is what was stored, and p->checked; or it cannot be told from this part
-     * alone. No lock. */
+    /* 0: the bytes that were read for a part of a frame are the stored ones, and p->checked is set; or this part alone
+     * does not show it. No lock. */
     int (*check)(struct swn_part *p, const void *bytes);
-    /* Before r's bytes are used: unless that was done before, reads and checks the tensor that it is, and ends the
-     * program if that is not what was stored. Bytes that cannot be read stay unchecked. */
+    /* Called before r's bytes are used: reads and checks the tensor, unless that was done before, and ends the program
+     * if the bytes are not the stored ones. Bytes that cannot be read stay unchecked. */
     void (*verify)(struct swn_engine *e, const struct swn_range *r);
-    /* p->job is to read p: has it read fewer bytes instead, if p is stored in fewer and that pays. */
+    /* p->job is to read p: makes it read the compressed bytes instead, if p has such bytes and that pays. */
     void (*prepare)(struct swn_part *p);
-    /* The job failed. 1: it read fewer bytes, and reads the bytes themselves now; 0: there is no other way. No lock. */
+    /* The job failed. 1: it read compressed bytes, and now reads the plain ones; 0: there is no other way. No lock. */
     int (*retry)(struct swn_engine *e, struct swn_part *p, int err);
-    /* The part of r's bytes that a read of it need not bring. */
+    /* The part of r's bytes that compression saves in a read. */
     double (*saved)(struct swn_engine *e, const struct swn_range *r, double disk_bytes_per_ns);
-    /* Where a file's bytes come from, for messages, into out. */
+    /* The source of a file's bytes, for messages, into out. */
     const char *(*name)(const struct swn_extent_file *f, char *out, size_t size);
-    /* What is likely to be read after r while nothing is learned yet, or NULL. */
+    /* The range that is likely to be read after r while no order is learned, or NULL. */
     struct swn_range *(*successor)(struct swn_engine *e, const struct swn_range *r);
     /* A plan was made for the weights ids[n], in the order in which they are read, a cycle that began with `first`. */
     void (*learned)(struct swn_engine *e, const uint32_t *ids, size_t n, uint32_t first);
@@ -95,7 +95,7 @@ struct swn_activation_slot {
     size_t at;
 };
 
-/* Where tensors of a pass are put: skeleton/activations. */
+/* Chooses places for tensors of a pass: skeleton/activations. */
 struct swn_placement {
     /* Whether the next tensor of t (or NULL), of n bytes, has a planned place, and no tensor is there. */
     int (*find)(struct swn_engine *e, struct swn_thread_state *t, size_t n, struct swn_activation_slot *out);
@@ -106,7 +106,7 @@ struct swn_placement {
     void (*passed)(struct swn_engine *e, struct swn_thread_state *t);
     /* Forgets all plans of the thread, whose model is gone. */
     void (*drop)(struct swn_engine *e, struct swn_thread_state *t);
-    /* Makes no more of them while the budget is what it is now. */
+    /* Makes no more plans while the budget stays the same. */
     void (*refuse)(struct swn_engine *e);
 };
 
@@ -115,9 +115,9 @@ struct swn_tiling {
     /* The operator begins or ends to read single rows of arg's weight. */
     void (*rows_begin)(struct swn_engine *e, struct swn_arg *arg);
     void (*rows_end)(struct swn_engine *e, struct swn_arg *arg);
-    /* Frees what is kept for the rows of a thread, which is not looking any up. Returns the bytes. */
+    /* Frees the memory kept for the row look-ups of a thread that makes none now. Returns the bytes. */
     size_t (*rows_forget)(struct swn_thread_state *t);
-    /* The operator of t needs what arg has from `off` on next, as far as its tensor goes. */
+    /* The operator of t needs the bytes from `off` on next, up to the end of arg's tensor. */
     void (*slice_next)(struct swn_thread_state *t, const struct swn_arg *arg, size_t off);
     /* The operator is done with a `sliced` argument. */
     void (*slice_end)(struct swn_engine *e, struct swn_op *op, struct swn_arg *arg);
@@ -127,14 +127,15 @@ struct swn_tiling {
 
 /* Records how long passes take: skeleton/observe. Called only while e->features.record is not NULL. */
 struct swn_observer {
-    /* A tensor has been made. 1: the thread's next operator is not the one after its last one, as some went by
-     * unwatched. */
+    /* A tensor has been made. 1: operators went by unwatched, so the thread's next operator does not follow its last
+     * one. */
     int (*allocated)(struct swn_engine *e);
-    /* From the read of a weight to the next one's: ns without waiting, op_ns of them until its operator was done. */
+    /* The time from the read of a weight to the read of the next one: ns without waiting, op_ns of these until its
+     * operator ended. */
     void (*computed)(struct swn_engine *e, const struct swn_weight *weight, double ns, double op_ns,
                      const struct swn_thread_state *t);
-    /* A pass has taken ns, without the idle_ns that came between its operators. Returns for how long it had the caller
-     * wait, in ns. */
+    /* A pass has taken ns, without the idle_ns between its operators. Returns how long the call made its caller wait,
+     * in ns. */
     uint64_t (*passed)(struct swn_engine *e, double ns, double idle_ns);
     void (*read)(struct swn_engine *e, const struct swn_weight *weight, size_t bytes, double ns);
     void (*released)(struct swn_engine *e, const struct swn_weight *weight, double ns);
@@ -142,10 +143,10 @@ struct swn_observer {
     void (*leaving)(struct swn_engine *e);
 };
 
-/* All of them, in the order in which they are asked; NULL at the end. Set once, before the engine starts. */
+/* All subsystems, in the order in which they are called; NULL at the end. Set once, before the engine starts. */
 extern const struct swn_subsystem *const *swn_subsystems;
 
-/* For each of them that has a part in `step`: a block, or a statement, in which `s` is the subsystem. */
+/* For each subsystem that has a part in `step`: a block, or a statement, in which `s` is the subsystem. */
 #define SWN_EACH_SUBSYSTEM(s, step)                                                                                    \
     for (const struct swn_subsystem *s, *const *at_ = swn_subsystems; (s = *at_); at_++)                               \
         if (s->step)

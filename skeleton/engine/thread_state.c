@@ -1,4 +1,4 @@
-/* skeleton/engine/thread_state.c - what the engine knows of each thread that runs operators. */
+/* skeleton/engine/thread_state.c - the engine's state of each thread that runs operators. */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <stdlib.h>
@@ -19,9 +19,9 @@ struct swn_thread_state *swn_window_thread(struct swn_engine *e)
     struct swn_thread_state *t = self_state;
     if (t)
         return t;
-    /* States of threads that ended are taken over: a program that starts a thread per inference needs no more than it
-     * ever had at once. The cursor stays where it was: the step from the last weight of one inference to the first of
-     * the next closes the cycle, without which there is no plan. A wrong successor costs one wrong guess. */
+    /* States of ended threads are reused: a program that starts a thread per inference needs no more states than
+     * threads at once. The cursor stays in place: the step from the last weight of one inference to the first of the
+     * next closes the cycle, without which there is no plan. A wrong successor costs one wrong guess. */
     for (t = e->ops.threads; t; t = t->next)
         if (!t->listed)
             break;

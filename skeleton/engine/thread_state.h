@@ -1,5 +1,4 @@
-/* skeleton/engine/thread_state.h - what the engine knows of each thread that runs operators.
- */
+/* skeleton/engine/thread_state.h - the engine's state of each thread that runs operators. */
 #ifndef SWN_SKELETON_ENGINE_THREAD_STATE_H
 #define SWN_SKELETON_ENGINE_THREAD_STATE_H
 
@@ -8,9 +7,9 @@
 void swn_window_thread_exit(void);
 /* The calling thread's state, or NULL: it has run no operator yet. */
 struct swn_thread_state *swn_window_self(void);
-/* The next weight that it reads does not follow the one that it was seen reading last. */
+/* The next weight that the thread reads does not follow the last one that it was seen reading. */
 void swn_window_lost(struct swn_thread_state *t);
-/* The same, made if need be; NULL: no memory. */
+/* The calling thread's state, made if need be; NULL: no memory. */
 struct swn_thread_state *swn_window_thread(struct swn_engine *e);
 
 #endif

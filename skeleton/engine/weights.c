@@ -30,7 +30,7 @@ static int grow(struct swn_engine *e)
     return 1;
 }
 
-/* Makes r a weight of the order. 0 when there is no room for one more: it stays what it is. */
+/* Makes r a weight of the order. 0: there is no room for one more, and r stays as it is. */
 int swn_weight_add(struct swn_engine *e, struct swn_range *r)
 {
     size_t i;
@@ -48,7 +48,7 @@ int swn_weight_add(struct swn_engine *e, struct swn_range *r)
     e->plan.dirty = 1;
     if (atomic_load(&r->state) == SWN_RESIDENT)
         e->weights.resident_bytes += r->size;
-    e->nonweight.before = 0; /* what was counted as an activation so far was a weight */
+    e->nonweight.before = 0; /* bytes that counted as activations so far belonged to a weight */
     e->nonweight.peak = e->nonweight.peak_ever = swn_nonweight_held(e);
     return 1;
 }

@@ -1,4 +1,4 @@
-/* The store of a checkpoint that is read for the first time, made by a thread of ours. A thread that reads the file
+/* A thread of the library makes the store of a checkpoint that is read for the first time. A thread that reads the file
  * waits for the store, as its reads are registered then, but holds no lock: other threads load meanwhile. It stops
  * waiting where a signal was handled: an interpreter notes a signal in its handler and acts on it when the call
  * returns. Then that read is made from the file, the builder finishes the store, and the next read finds it or waits
@@ -22,20 +22,22 @@
 #include "skeleton/core/plan.h"
 #include "skeleton/core/residency_steps.h"
 
-/* How often the store is looked for, and after how long a program that stands still is explained. */
+/* How often the store is looked for, and after what time the wait is explained to the user. */
 #define LOOK_MS 2
 #define EXPLAIN_MS 5000
 
-/* One at a time: each has buffers that no budget counts, and room in the cache is looked for and taken in two steps. */
+/* One build at a time: each has buffers that no budget counts, and room in the cache is found and taken in two steps.
+ */
 static pthread_mutex_t one = PTHREAD_MUTEX_INITIALIZER;
 
 struct build {
     struct swn_engine *e;
     struct source *s;
-    int fd; /* ours */
+    int fd; /* the library's own */
 };
 
-/* A descriptor with a description of its own: who asks the program's for a failed write would tell it to us, once. */
+/* A descriptor with its own open file description: the kernel reports a failed write once per description, and that
+ * report is the program's. */
 static int reopen(struct swn_engine *e, int fd)
 {
     char self[64];
@@ -54,14 +56,15 @@ static void free_names(struct swn_cache_limits *limits)
 
 static int write_store(struct swn_engine *e, struct swn_checkpoint *c, struct swn_store **out, char why[SWN_ERRMSG])
 {
-    /* Narrow copies cost half of a store more to write, and half of the bytes less in every pass. */
+    /* Narrow copies cost half of a store more to write, and save half of the bytes in every pass. */
     const struct swn_store_opts opts = {.buffer_bytes = (size_t)4 << 20, .copies = SWN_COPIES_NARROW};
     struct swn_cache_limits limits = {0};
     int err = swn_cache_cap(e->io, e->config.store_dir, &limits.cache_limit_bytes, why);
-    if (err == -EINVAL) /* of the cap's file, not of the checkpoint: it is to be said */
+    if (err == -EINVAL) /* the fault is in the cap's file, not in the checkpoint: report it */
         return -EIO;
     swn_look_at_store_disk(e);
-    /* Rather no store of this one than none of those: they would be built again, and this one gone, next time. */
+    /* Without room for all, this store is not built: otherwise another shard's would be removed, rebuilt next time, and
+     * remove this one. */
     if (!err)
         err = swn_load_stores_in_use(e, &limits);
     if (!err)
@@ -70,7 +73,7 @@ static int write_store(struct swn_engine *e, struct swn_checkpoint *c, struct sw
     return err;
 }
 
-/* Of a checkpoint that will not fit beside the model it is loaded into. */
+/* Makes the store of a checkpoint that will not fit beside the model it is loaded into. */
 static int make_store(struct build *b, struct swn_store **out, char why[SWN_ERRMSG])
 {
     struct swn_engine *e = b->e;

@@ -1,7 +1,7 @@
-/* Checks what is read of a store against its checksums: every part that comes into a frame, each time, by the sums of
- * its blocks. An older store without these has one checksum for each extent. That one is checked before the first
- * operator that reads the extent begins: in the frame where all of the extent is in one, else by reading it. The same
- * holds for what an operator reads through the mapping. */
+/* Checks bytes of a store against its checksums: every part that is read into a frame, each time, by the sums of its
+ * blocks. An older store has only one checksum for each extent. That one is checked before the first operator that
+ * reads the extent begins: in the frame, if it holds all of the extent, else by reading the extent. The same holds for
+ * bytes that an operator reads through the mapping. */
 #define _GNU_SOURCE
 #include <errno.h>
 
@@ -13,7 +13,7 @@
 const struct swn_store_extent *swn_source_extent(const struct source *s, uint64_t off, uint64_t len)
 {
     size_t lo = 0, hi = s->store->extent_count;
-    while (lo < hi) { /* the last one that begins at off or before */
+    while (lo < hi) { /* the last one that begins at or before off */
         size_t mid = lo + (hi - lo) / 2;
         if (s->store->extents[mid].off <= off)
             lo = mid + 1;
@@ -32,7 +32,7 @@ static _Atomic unsigned char *verified(const struct source *s, const struct swn_
 int swn_load_check(struct swn_part *p, const void *bytes)
 {
     const struct source *s = swn_source_of(p->file);
-    p->checked = !s || !s->store; /* nobody can tell */
+    p->checked = !s || !s->store; /* nothing to compare with */
     if (p->checked)
         return 0;
     const struct swn_store_extent *x = swn_source_extent(s, p->job.off, p->job.len);
@@ -43,10 +43,10 @@ int swn_load_check(struct swn_part *p, const void *bytes)
             *verified(s, x) = 1;
     }
     p->checked = !err;
-    return err == -EILSEQ ? err : 0; /* else it is one of several parts: before they are used */
+    return err == -EILSEQ ? err : 0; /* else it is one of several parts, which are checked before they are used */
 }
 
-/* The extent that r's bytes are of or from, if it has yet to be checked. */
+/* The extent with r's bytes, if it has yet to be checked. */
 static const struct swn_store_extent *unchecked(const struct swn_range *r, struct source **from)
 {
     struct source *s = atomic_load(&((struct swn_range *)r)->state) == SWN_FILE_BACKED ? swn_source_of(r->file) : NULL;

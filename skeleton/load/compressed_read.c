@@ -11,11 +11,11 @@
 #include "skeleton/load/load_internal.h"
 #include "base/checksum.h"
 
-/* So many bytes decoded say how fast it goes; before, a chunk that is decoded over and over does. */
+/* After decoding this many bytes the speed is known; before, a sample chunk that is decoded repeatedly shows it. */
 #define MEASURED_BYTES (UINT64_C(8) << 20)
 #define PROBE_ROUNDS 8
 
-/* The time that this thread computes: what others do to it meanwhile is not the decoder's fault. */
+/* Processor time of this thread, which other load on the machine does not change. */
 static uint64_t cpu_ns(void)
 {
     struct timespec t;
@@ -23,8 +23,7 @@ static uint64_t cpu_ns(void)
     return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-/* Of compressed extents: bytes read, bytes that they decoded to, and the time that took, per encoding for the latter
- * two. */
+/* For compressed extents: bytes read, and per encoding the decoded bytes and their time. */
 static _Atomic uint64_t encoded_bytes, decoded_bytes[SWN_ENCODINGS], decode_ns[SWN_ENCODINGS];
 
 /* --- whether it pays --- */
@@ -55,7 +54,7 @@ static double decode_ns_per_byte(enum swn_encoding how)
                                    : (double)atomic_load(&probed_ns[how]) / (double)SWN_CHUNK;
 }
 
-/* Whether decoding the chunks takes less than reading what they save. */
+/* Whether decoding the chunks takes less time than reading the bytes that they save. */
 static int pays(const struct swn_compressed_extent *c, double disk_bytes_per_ns)
 {
     double saved = 0, decoding = 0;
@@ -101,7 +100,7 @@ static struct compressed_use *use_of(const struct source *s, const struct swn_co
     return &s->uses[c - s->store->copies];
 }
 
-/* What a range of `size` bytes can be read from instead, or NULL. */
+/* The compressed extent from which a range of `size` bytes can be read, or NULL. */
 static const struct swn_store_extent *copied(const struct swn_range *r, size_t size, struct source **from)
 {
     struct source *s = atomic_load(&((struct swn_range *)r)->state) == SWN_FILE_BACKED ? swn_source_of(r->file) : NULL;
@@ -129,7 +128,7 @@ static uint64_t chunk_begin(const struct swn_compressed_extent *c, size_t chunk)
     return chunk ? c->chunks[chunk - 1].end : 0;
 }
 
-/* On a fetch thread: decodes what has arrived. */
+/* On a fetch thread: decodes the bytes that have arrived. */
 static int decode(struct swn_fetch_job *job, size_t upto)
 {
     struct swn_part *p = job->user;
@@ -169,7 +168,8 @@ void swn_compressed_read_prepare(struct swn_part *p)
         return;
     const struct swn_compressed_extent *c = x->compressed;
     uint64_t from = p->off - x->off, to = from + p->fill;
-    /* All of an extent, or pieces that were cut at granules of the arena. Nothing else could be decoded in place. */
+    /* All of an extent, or pieces that were cut at granules of the arena; other pieces could not be decoded in place.
+     */
     if (from % SWN_CHUNK || (to % SWN_CHUNK && to < swn_round_up(x->bytes, SWN_PAGE)))
         return;
     uint64_t lo = chunk_begin(c, (size_t)(from / SWN_CHUNK));

@@ -23,11 +23,11 @@
 #include "skeleton/core/plan.h"
 #include "skeleton/core/residency_steps.h"
 
-/* Smaller files are read: there is nothing to gain. */
+/* Smaller files are read: registering gains nothing. */
 #define FILE_LEAST ((uint64_t)1 << 20)
-/* Stores that no range names are kept open for the next load, up to so many. */
+/* The number of stores without ranges that stay open for the next load. */
 #define IDLE_MOST 16
-/* What a program may have read of a tensor before the read that is registered: Python's buffer, 4 to 128 KiB. */
+/* The most bytes of a tensor that a program may have read before the registered read: Python's buffer, 4 to 128 KiB. */
 #define HEAD_MOST ((size_t)256 << 10)
 
 static pthread_mutex_t load_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -41,7 +41,7 @@ static void path_of(int fd, char *out, size_t size)
     out[n < 0 ? 0 : n] = 0;
 }
 
-/* The zip of torch.save, or a safetensors header: a length and an opening brace. */
+/* Whether the file begins like a zip of torch.save, or a safetensors header: a length and an opening brace. */
 static int looks_like_a_checkpoint(struct swn_engine *e, int fd)
 {
     unsigned char head[9];
@@ -50,8 +50,8 @@ static int looks_like_a_checkpoint(struct swn_engine *e, int fd)
     return !memcmp(head, "PK\3\4", 4) || (!head[7] && head[8] == '{');
 }
 
-/* Whether so many bytes are better not read: alone they are much, or beside the model they are loaded into they do not
- * fit. The latter is how one shard of many is told from a small file. */
+/* Whether a file of that size is better registered than read: it is large, or does not fit beside the model that it is
+ * loaded into. The latter tells one shard of many from a small file. */
 int swn_load_worth_a_store(struct swn_engine *e, uint64_t bytes)
 {
     pthread_mutex_lock(&e->lock);
@@ -80,7 +80,7 @@ int swn_load_stores_in_use(struct swn_engine *e, struct swn_cache_limits *limits
     return err;
 }
 
-/* Why there is no store, if it is worth a word. load_lock held. */
+/* Tells the user why there is no store, if that is of interest. load_lock held. */
 static void explain(struct swn_engine *e, const struct source *s, int err, const char *why)
 {
     int not_for_us = err == -EINVAL || err == -ENOTSUP || err == -ENOENT; /* a file of another kind, or a small one */
@@ -132,14 +132,14 @@ static void open_store(struct swn_engine *e, struct source *s, int fd)
         return;
     int err = swn_cache_find(&store, e->io, e->config.store_dir, fd, why);
     if (!err) {
-        swn_load_readahead(e, fd, store); /* they come while others are compared */
+        swn_load_readahead(e, fd, store); /* these reads run while other blocks are compared */
         err = swn_cache_agrees(store, e->io, fd, why);
         if (err)
             swn_store_close(store, e->io);
         else
             take_store(e, s, store);
     }
-    /* A store that is damaged, or of another version, is replaced. No file holds storages larger than itself. */
+    /* A damaged store, or one of another version, is replaced. No file holds storages larger than itself. */
     if (err == -ENOENT || err == -EILSEQ || err == -EINVAL || err == -ENOTSUP) {
         why[0] = 0;
         err = swn_load_worth_a_store(e, s->identity.size) ? swn_load_build(e, s, fd) : -ENOENT;
@@ -147,7 +147,7 @@ static void open_store(struct swn_engine *e, struct source *s, int fd)
     explain(e, s, err, why);
 }
 
-/* A store, and a mapped checkpoint that does not fit, leave nothing of themselves in the page cache. */
+/* A store, and a mapped checkpoint that does not fit, leave nothing in the page cache. */
 static void uncache(struct swn_engine *e, const struct source *s)
 {
     if (s->store || s->watched)
@@ -178,7 +178,7 @@ static void forget(struct swn_engine *e, struct source **link)
     free(s);
 }
 
-/* A file that nothing names any more, and no read under way: its descriptors may go. load_lock held. */
+/* Closes descriptors of files that no range names and that have no read under way. load_lock held. */
 static void close_idle(struct swn_engine *e)
 {
     size_t idle = 0;
@@ -202,9 +202,9 @@ static struct source *known(const struct swn_identity *id)
     return s;
 }
 
-/* Signals wait until we do (swn_load_await): one that comes while a file is looked at would not end the wait for its
- * store, which can take minutes, and its handler might want the lock. Nor is the thread cancelled with that. Faults do
- * not wait, they are repaired. */
+/* Blocks signals while a file is inspected (swn_load_await handles them): a signal then would not end the wait for the
+ * store, which can take minutes, and its handler might want the lock. Cancellation is blocked as well. Faults are not
+ * blocked, as they are repaired. */
 struct held_off {
     sigset_t before;
     int cancel;
@@ -229,14 +229,14 @@ static void let_come(const struct held_off *h)
     pthread_setcancelstate(h->cancel, NULL);
 }
 
-/* load_lock held; it is let go while the store is being built. NULL too where a signal was handled then; `before`: the
- * signals that the program blocks. */
+/* load_lock held; released while the store is built. Returns NULL also where a signal was handled meanwhile; `before`:
+ * the signals that the program blocks. */
 static struct source *find(struct swn_engine *e, int fd, const sigset_t *before)
 {
     struct swn_identity id;
     struct stat st;
     char path[4096];
-    /* Nobody opens a file again that has no name any more. */
+    /* A file without a name is never opened again. */
     if (e->io->fstat(e->io->ctx, fd, &st) || !S_ISREG(st.st_mode) || (uint64_t)st.st_size < FILE_LEAST ||
         !st.st_nlink || swn_identity_settle(e->io, fd, SWN_LOAD_SETTLE_MS, &id))
         return NULL;
@@ -289,7 +289,7 @@ struct swn_extent_file *swn_load_mapped(int fd)
     return &s->file;
 }
 
-/* The extent that is just these bytes, or NULL. */
+/* The extent that has exactly these bytes, or NULL. */
 static const struct swn_store_extent *extent_at(const struct source *s, uint64_t off, size_t len, size_t *index)
 {
     const struct swn_store_extent *x = swn_source_extent(s, off, len);
@@ -323,7 +323,8 @@ struct swn_range *swn_load_successor(const struct swn_range *r)
     return NULL;
 }
 
-/* A whole tensor from `buf - delta` on, whose last n bytes are to be read now; how much came before is *delta. */
+/* A whole tensor from `buf - delta` on, whose last n bytes are to be read now; *delta: the bytes that were read before.
+ */
 static int fills_rest(const struct swn_range *r, const void *buf, size_t n, size_t *delta)
 {
     if (!r || r->pins || swn_tensor_of(r)->readers)
@@ -334,8 +335,8 @@ static int fills_rest(const struct swn_range *r, const void *buf, size_t n, size
     return *delta < r->len && n == r->len - *delta;
 }
 
-/* Whether the program has read the file's bytes, and no others, to the `delta` bytes before buf. They lie in the page
- * cache, from where it got them a moment ago. */
+/* Whether the `delta` bytes before buf are the file's. They are in the page cache, from where the program has just read
+ * them. */
 static int head_is_the_files(struct swn_engine *e, int fd, const void *buf, uint64_t off, size_t delta)
 {
     unsigned char piece[4096];
@@ -349,8 +350,8 @@ static int head_is_the_files(struct swn_engine *e, int fd, const void *buf, uint
     return 1;
 }
 
-/* Whoever loads a file again begins where it did before. The heads may have left the page cache since, and one at a
- * time they took ResNet-152's second load 35 ms longer. load_lock held. */
+/* A program that loads the file again begins at the same place. The heads may have left the page cache by then, and
+ * reading them one at a time made ResNet-152's second load 35 ms longer. load_lock held. */
 static void note_beginning(struct swn_engine *e, struct source *s, int fd, uint64_t off)
 {
     if (!s->begins_at)
@@ -359,7 +360,7 @@ static void note_beginning(struct swn_engine *e, struct source *s, int fd, uint6
         swn_load_readahead(e, fd, s->store);
 }
 
-/* swn_expected_read_match: one of the next storages of a load is that long. */
+/* swn_expected_read_match: one of the next storages of a load has that length. */
 static int is_expected(const void *source, size_t after, size_t bytes)
 {
     const struct source *s = source;
@@ -383,7 +384,7 @@ static ssize_t register_read(struct swn_engine *e, int fd, void *buf, size_t n, 
     pthread_mutex_unlock(&e->lock);
     int flags = fits ? fcntl(fd, F_GETFL) : -1, access = flags & (O_ACCMODE | O_PATH);
     if (flags < 0 || (access != O_RDONLY && access != O_RDWR) || delta > HEAD_MOST || off < (off_t)delta)
-        return -1; /* a read that fails has to */
+        return -1; /* a read that must fail is made */
     struct source *s = find(e, fd, before);
     const struct swn_store_extent *x =
         s && s->store ? swn_store_find(s->store, s->index, (uint64_t)off - delta, len) : NULL;
@@ -457,7 +458,7 @@ void swn_load_done(void)
     let_come(&preparing);
 }
 
-/* Where the bytes of args[1] are in a store. */
+/* The store with the bytes of args[1], and their place. */
 static struct swn_extent_file *source_of(struct swn_engine *e, const struct swn_op *op, uint64_t *off)
 {
     const struct swn_arg *from = &op->args[1];
@@ -516,14 +517,14 @@ int swn_load_tensor(const struct swn_load_place *place, char *out, size_t size)
 {
     int found = 0;
     if (!place->file || pthread_mutex_trylock(&load_lock))
-        return 0; /* somebody is loading at exit: the names are not worth waiting for */
+        return 0; /* a thread is loading at exit: the names are not worth waiting for */
     for (struct source *s = sources; s && !found; s = s->next)
         found = &s->file == place->file && s->store && first_tensor(s->store, place->off, out, size);
     pthread_mutex_unlock(&load_lock);
     return found;
 }
 
-/* The heads of tensors, and small ones, were read through the page cache, and what the kernel read ahead of them. */
+/* Drops the heads of tensors and small tensors, which were read through the page cache, and the kernel's read-ahead. */
 static void uncache_checkpoint(struct swn_engine *e, const struct source *s)
 {
     struct swn_identity id;
@@ -539,7 +540,7 @@ void swn_load_exit(void)
 {
     struct swn_engine *e = &swn_engine_one;
     if (pthread_mutex_trylock(&load_lock))
-        return; /* somebody is loading: then so be it */
+        return; /* a thread is loading: skip this */
     for (struct source *s = sources; s; s = s->next) {
         uncache(e, s);
         if (s->store) {

@@ -27,9 +27,9 @@ static void widen_bounds(uintptr_t lo, uintptr_t hi)
         __atomic_store_n(&swn_mapped_bounds[1], hi, __ATOMIC_RELEASE);
 }
 
-/* A fault on a small tensor, or on the page at the edge of a large one, would otherwise read ahead through megabytes of
- * weights that are fetched by other means: 100 of 100 MB, with what safetensors and PyTorch advise. What was read ahead
- * of the header goes again. */
+/* Without this, a fault on a small tensor, or on the page at the edge of a large one, would read ahead through
+ * megabytes of weights that the fetch queue reads: 100 of 100 MB, with the advice that safetensors and PyTorch give.
+ * The read-ahead of the header is dropped again. */
 static void keep_out_of_the_cache(struct swn_engine *e, void *addr, size_t len, int fd)
 {
     madvise(addr, len, MADV_RANDOM);
@@ -59,7 +59,7 @@ void swn_mapped_file_begin(void *addr, size_t len, int fd, off_t off)
         g->file_off = (uint64_t)off;
         widen_bounds(lo, hi);
         e->counters.mapped_file_bytes += hi - lo;
-        /* What fits beside everything else may stay in the page cache, and nobody has to watch. */
+        /* A file that fits beside everything else may stay in the page cache, and is not watched. */
         if (e->counters.mapped_file_bytes + swn_engine_resident(e) > e->budget.limit) {
             atomic_store(&e->life.want_hook, 1);
             keep_out_of_the_cache(e, addr, len, fd);
@@ -79,7 +79,7 @@ void swn_mapped_file_begin(void *addr, size_t len, int fd, off_t off)
     swn_engine_settle();
 }
 
-/* The range ends; what stays mapped there, if anything, has its bytes. */
+/* Ends the range; the pages that stay mapped, if any, have its bytes. */
 static void evict(struct swn_engine *e, struct swn_range *r, int all_goes)
 {
     struct swn_chunks chunks = swn_residency_chunks(&e->res, r);
@@ -129,7 +129,7 @@ static struct swn_range *adopt(struct swn_engine *e, uintptr_t lo, uintptr_t hi)
     struct swn_range *r = may ? swn_arena_carve(e->arena, g, lo, hi) : NULL;
     if (r) {
         g->file->refs++;
-        swn_tensor_of(r)->alloc_seq = e->ops.seq - SWN_AGED_OPS; /* nobody computes activations into a file */
+        swn_tensor_of(r)->alloc_seq = e->ops.seq - SWN_AGED_OPS; /* no program computes activations into a file */
         r->extent_epoch = e->res.fork_epoch;
         e->counters.live_bytes += r->len;
         if (e->counters.live_bytes > e->counters.demand_peak)
@@ -145,7 +145,7 @@ void swn_mapped_file_cover(struct swn_engine *e, uintptr_t lo, uintptr_t hi)
         for (end = at; end < hi && swn_arena_mapped_file(e->arena, end) == g && !swn_arena_find(e->arena, end);)
             end += SWN_PAGE;
         if (end == at)
-            end += SWN_PAGE; /* a range has it */
+            end += SWN_PAGE; /* a range has the page */
         else if (g)
             adopt(e, at, end);
     }

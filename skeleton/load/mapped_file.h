@@ -16,22 +16,21 @@
 
 /* PyTorch has mapped a file, privately and writable. No lock held. */
 void swn_mapped_file_begin(void *addr, size_t len, int fd, off_t off);
-/* The program is about to unmap addresses. Cheap where there is no mapped_file. No lock held. */
+/* The program is about to unmap addresses. Cheap where no file is mapped there. No lock held. */
 void swn_mapped_file_end(void *addr, size_t len);
 
-/* The program maps a file to read, perhaps to look at the header of a checkpoint. Cheap but for large files. No lock
- * held. */
+/* The program maps a file to read, perhaps the header of a checkpoint. Cheap except for large files. No lock held. */
 void swn_mapped_file_looking(size_t len, int fd);
 
 /* An operator is about to begin; no lock held. */
 void swn_mapped_file_woken(const struct swn_op *op);
-/* The range of what is likely to be read after r, which lies in a mapped_file, or NULL. Engine lock held. */
+/* The range that is likely to be read after r, which lies in a mapped file, or NULL. Engine lock held. */
 struct swn_range *swn_mapped_file_successor(struct swn_engine *e, const struct swn_range *r);
 
 /* Arguments without a data word are tensors in such mappings: finds or makes their ranges. Engine lock held. */
 void swn_mapped_file_resolve(struct swn_engine *e, struct swn_op *op);
 
-/* Pages of [lo, hi) that lie in mapped_files, and are no range's, become ranges. Engine lock held. */
+/* Pages of [lo, hi) in mapped files that no range has become ranges. Engine lock held. */
 void swn_mapped_file_cover(struct swn_engine *e, uintptr_t lo, uintptr_t hi);
 
 #endif

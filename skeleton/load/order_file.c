@@ -26,7 +26,7 @@ static const struct swn_store_extent *extent_from(const struct swn_store *s, uin
     return lo < s->extent_count && s->extents[lo].off == off ? &s->extents[lo] : NULL;
 }
 
-/* The weight's layer comes next. */
+/* Adds the weight's layer to the order. */
 static void add(struct source *s, const struct swn_range *r)
 {
     const struct swn_store_extent *x = extent_from(s->store, r->extent);
@@ -71,7 +71,7 @@ static int is_the_stores(const struct source *s)
     return 1;
 }
 
-/* All lines, to be freed; NULL without memory. */
+/* All lines, which the caller frees; NULL: no memory. */
 static char *text_of(const struct source *s, size_t *len)
 {
     size_t size = 1;
@@ -95,7 +95,7 @@ void swn_load_write_order(struct swn_engine *e, const struct source *s)
     char *text = is_the_stores(s) ? NULL : text_of(s, &len);
     pthread_mutex_unlock(&e->lock);
     if (!text || e->io->fstat(e->io->ctx, s->store->file.fd, &st) || !st.st_nlink) {
-        free(text); /* nothing to say, or the store has been removed */
+        free(text); /* no order, or the store has been removed */
         return;
     }
     snprintf(path, sizeof path, "%s%s", s->store->path, SWN_ORDER_SUFFIX);

@@ -1,29 +1,29 @@
-/* What a first pass will read next of a mapped checkpoint. Its writers sort tensors by name, which is no order of
+/* Predicts what a first pass reads next of a mapped checkpoint. Such files sort tensors by name, which is no order of
  * execution ("layers.1", "layers.10", "layers.2"; down, gate, up). But layers are alike: the weight that followed in
- * the layer before has its like in this layer, which is likely to follow now. */
+ * the layer before corresponds to one in this layer, which is likely to follow now. */
 #include "skeleton/load/load.h"
 #include "skeleton/load/load_internal.h"
 #include "skeleton/engine/weights.h"
 
-/* A layer's last weights are followed by the next layer's first ones: what comes after those, this layer does not say
- * yet, but the one before it does. */
+/* A layer's last weights are followed by the next layer's first ones. This layer does not show yet what follows those,
+ * but the one before does. */
 #define LAYERS_BACK 2
 
-/* Where the whole pages of a storage begin in the mapping, or 0: they are not in it. */
+/* The address of the whole pages of a storage in the mapping, or 0: not mapped. */
 static uintptr_t address_of(const struct swn_mapped_file *g, const struct swn_ckpt_storage *at)
 {
     uint64_t first = swn_round_up(at->off, SWN_PAGE);
     return first < g->file_off || first - g->file_off >= g->hi - g->lo ? 0 : g->lo + (uintptr_t)(first - g->file_off);
 }
 
-/* The storage whose whole pages r is, or -1. */
+/* The storage whose whole pages are r, or -1. */
 static long storage_of(const struct swn_layout *l, const struct swn_range *r)
 {
     long i = swn_layout_at(l, r->mapped_file->file_off + (r->addr - r->mapped_file->lo));
     return i >= 0 && address_of(r->mapped_file, swn_layout_storage(l, (size_t)i)) == r->addr ? i : -1;
 }
 
-/* The weight that is to the layer `by` before what storage `at` is to its own, or NULL. */
+/* The weight that corresponds to storage `at`, `by` layers earlier, or NULL. */
 static const struct swn_weight *weight_before(struct swn_engine *e, const struct swn_mapped_file *g,
                                               const struct swn_layout *l, long at, int by)
 {

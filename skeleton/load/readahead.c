@@ -1,6 +1,6 @@
-/* Reads ahead the small pieces all over a checkpoint that are read although its weights are not. The kernel reads
- * pieces that are asked for together at once, instead of one seek, or one page fault, at a time: 292 pages of GPT-2
- * took 0.3 s, of a load of 0.7 s.
+/* Reads ahead the small pieces of a checkpoint that are read although its weights are not. The kernel reads pieces that
+ * are requested together at once, instead of one seek, or one page fault, at a time: 292 pages of GPT-2 took 0.3 s, of
+ * a load of 0.7 s.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -12,11 +12,11 @@
 #include "skeleton/load/load_internal.h"
 #include "base/file_io.h"
 
-/* Python's buffer, at its smallest. */
+/* The least size of Python's buffer. */
 #define PYTHON_BUFFER 4096
-/* A zip's local header, with name and padding, is hardly larger. */
+/* The size of most zip local headers, with name and padding. */
 #define HEADER_MOST 256
-/* Longer headers of safetensors files come as they are read. */
+/* Longer headers of safetensors files are not read ahead. */
 #define HEADER_ASKED_MOST ((uint64_t)4 << 20)
 
 struct area {
@@ -43,14 +43,14 @@ static void ask_for(struct swn_engine *e, int fd, struct area *areas, size_t n)
         uint64_t to = areas[i].to;
         for (next = i + 1; next < n && areas[next].from <= to; next++)
             to = areas[next].to > to ? areas[next].to : to;
-        if (to > areas[i].from) /* to the kernel, no bytes are all */
+        if (to > areas[i].from) /* for the kernel, zero bytes mean all */
             e->io->fadvise(e->io->ctx, fd, areas[i].from, to - areas[i].from, POSIX_FADV_WILLNEED);
     }
     free(areas);
 }
 
-/* A zip's local header, and the first bytes of the storage, which come into Python's buffer with it; all of a storage
- * that is too small to be registered. */
+/* Requests a zip's local header, and the first bytes of the storage, which Python's buffer reads with it; and all of a
+ * storage that is too small to be registered. */
 void swn_load_readahead(struct swn_engine *e, int fd, const struct swn_store *s)
 {
     size_t n = 0;
@@ -88,7 +88,7 @@ void swn_load_look_into(struct swn_extent_file *file)
     char why[SWN_ERRMSG];
     s->watched = 1;
     if (swn_checkpoint_open_fd(&c, e->io, file->fetch.fd, file->dir, why))
-        return; /* not one that we read: the pages come one at a time */
+        return; /* an unreadable format: the pages come one at a time */
     if (swn_layout_create(&layout, c))
         swn_checkpoint_close(c, e->io);
     else

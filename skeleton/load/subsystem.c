@@ -6,7 +6,7 @@
 
 static struct swn_range *successor(struct swn_engine *e, const struct swn_range *r)
 {
-    /* A store is in the order of execution, more or less, and the layers of a mapped file are alike. */
+    /* A store is nearly in the order of execution, and the layers of a mapped file are alike. */
     return r->mapped_file ? swn_mapped_file_successor(e, r) : swn_load_successor(r);
 }
 

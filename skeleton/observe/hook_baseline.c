@@ -3,11 +3,11 @@
 
 #include "skeleton/engine/engine_internal.h"
 
-/* After so many passes with as many allocations as the one before, the next ones will have as many. */
+/* After this many passes in a row with equal numbers of allocations, later passes are expected to have as many. */
 #define ALIKE 2
-/* Fewer times of a kind say nothing. */
+/* With fewer times of a kind the cost is unknown. */
 #define ENOUGH 4
-/* Of a pass. What makes more of a difference is not the hook. */
+/* Part of a pass: a larger difference is not caused by the hook. */
 #define MOST_COST 0.3
 
 void swn_hook_baseline_pass(struct swn_hook_baseline *u, int counts)
@@ -33,7 +33,7 @@ int swn_hook_baseline_end(struct swn_hook_baseline *u, const struct swn_torch_ba
     return was;
 }
 
-/* The pass between two first allocations. */
+/* Counts the watched pass between two first allocations. */
 static void count_watched(struct swn_hook_baseline *u, uint64_t number, uint64_t now)
 {
     uint64_t allocs = number - u->first;
@@ -65,7 +65,7 @@ int swn_hook_baseline_alloc(struct swn_hook_baseline *u, const struct swn_torch_
     return 0;
 }
 
-/* The difference of two medians, as far as it is to be believed: on a busy machine VGG-19's hook seemed to cost 8 %. */
+/* The difference of two medians, as far as it is credible: on a busy machine VGG-19's hook seemed to cost 8 %. */
 double swn_hook_baseline_cost(const struct swn_hook_baseline *u)
 {
     if (u->watched.n < ENOUGH || u->unwatched.n < ENOUGH)

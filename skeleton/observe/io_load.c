@@ -13,29 +13,29 @@
 #include "base/clock.h"
 #include "base/thread.h"
 
-/* As layers are read: the next one is asked for before this one is there. */
+/* As when layers are read: the next read is requested before the present one has ended. */
 #define AHEAD 2
-/* A disk that takes longer to write all of it is read from less. */
+/* Seconds: a disk that takes longer to write the scratch file gets a smaller one. */
 #define MOST_S 2.0
 #define LAST_READ_S 2
-/* Rows of reads: short, long, short ones (struct swn_disk_speed tells what a byte takes from what a read takes); after
- * these nothing is under way for a moment, so that what comes then waits for the disk's answer. */
+/* Batches of reads: short, long and short ones (struct swn_disk_speed separates the cost of a byte from that of a
+ * read). After these no read is under way for a moment, so that the next one waits for the disk's answer. */
 #define ROWS 3
 #define SHORTER 4
-/* No more needs to be read at once to tell these, and a slow disk's scratch file has no more. */
+/* Larger reads are not needed to tell the two apart, and a slow disk's scratch file is no larger. */
 #define MOST_READ ((size_t)4 << 20)
 #define PAGE ((size_t)4096)
-/* Whoever waits does for whole series of them, at least so long, and at most. */
+/* A thread that waits for rest waits for whole series of reads, for at least and at most these times. */
 #define REST_S 0.02
 #define REST_MOST_NS (uint64_t)200000000
 
-/* What is asked of it. */
+/* The requested state. */
 enum { IDLE, BUSY, REST, ENDED };
 
 struct swn_io_load {
     const struct swn_io *io;
     const char *dir;
-    unsigned depth; /* and piece_bytes: as the program's own queue */
+    unsigned depth; /* and piece_bytes: those of the program's own queue */
     size_t piece_bytes;
     size_t read_bytes;
     pthread_t thread;
@@ -49,7 +49,7 @@ struct swn_io_load {
     uint64_t bytes[2];
 };
 
-/* What is asked of it now, or, if it may wait for that, next. */
+/* The state that is requested now, or, if the thread may wait, the next one. */
 static int wanted(struct swn_io_load *c, int may_wait)
 {
     pthread_mutex_lock(&c->lock);
@@ -69,7 +69,7 @@ static size_t length(const struct swn_io_load *c, unsigned at)
 static void await(struct swn_io_load *c, struct swn_scratch_read *r, int rest)
 {
     int err = swn_scratch_await(r);
-    if (err) /* a disk that fails is not a busy one; the program's own reads will say so */
+    if (err) /* a failing disk is not a busy one; the program's own reads will report it */
         return;
     pthread_mutex_lock(&c->lock);
     swn_disk_speed_add(&c->pace[rest], (double)r->job.len, r->begun_s * 1e9, r->back_s * 1e9);
@@ -77,7 +77,7 @@ static void await(struct swn_io_load *c, struct swn_scratch_read *r, int rest)
     pthread_mutex_unlock(&c->lock);
 }
 
-/* Reads of one series, for as long as they are wanted: for what they are. 0, or a queue takes no more. */
+/* Makes the reads of one series, while they are wanted in that state. 0, or the queue refuses. */
 static int read_series(struct swn_io_load *c, struct swn_fetch *fetch, const struct swn_scratch *s, size_t *at,
                        int task)
 {
@@ -100,7 +100,7 @@ static int read_series(struct swn_io_load *c, struct swn_fetch *fetch, const str
     }
 }
 
-/* Over and over. */
+/* Reads until told to stop. */
 static void read_all(struct swn_io_load *c, struct swn_fetch *fetch, const struct swn_scratch *s)
 {
     double begin = 0;
@@ -134,7 +134,7 @@ static void *run(void *arg)
     atomic_store(&c->ready, !rc);
     if (!rc)
         read_all(c, fetch, &s);
-    atomic_store(&c->ready, 0); /* nobody waits for what is not read any more */
+    atomic_store(&c->ready, 0); /* no thread waits for these reads any more */
     if (fetch)
         swn_fetch_stop(fetch);
     swn_scratch_close(&s);

@@ -21,28 +21,29 @@
 
 /* Lock rank is the loader's lock, then the engine's; swn_load_tensor only tries the former. */
 
-/* The newest ones: a program's first passes are not like those that follow. */
+/* Only the newest reads: a program's first passes differ from later ones. */
 #define READS 16
 #define PASSES 256
-/* Once a program has settled down, so many passes of each kind, by turns. The first of a turn is half of the kind
- * before. */
+/* The passes after which a program has settled, and the passes of each kind in a turn. The first pass of a turn still
+ * has effects of the kind before. */
 #define SETTLED 4
 #define TURN 3
 #define TURNS 25
-/* What the disk writes to memory, operators do not get from there: with disks of 1.9 to 3.5 GB/s passes took 3 to 8 %
- * longer while they were read from. That is so much for each byte a second, give or take half of it. */
+/* Memory bandwidth that the disk uses is lost to operators: with disks of 1.9 to 3.5 GB/s passes took 3 to 8 % longer
+ * while the disk was read. That is this time for each byte per second, give or take half of it. */
 #define USUAL_S_PER_BYTE 0.024e-9
-/* The disk rests; it rests, and operators are not watched; it does not rest. */
+/* The kinds of passes: the disk rests; the disk rests, and operators are not watched; the disk is busy. */
 enum { RESTED, UNWATCHED, BUSY, KINDS };
-/* In a program that waits more than so much of a pass between operators, passes without the hook are not told apart. */
+/* In a program that waits for more than this part of a pass between operators, passes without the hook cannot be
+ * recognised. */
 #define IDLE_MOST 0.05
-/* So many passes say what one takes. */
+/* Passes from which the time of a pass is known. */
 #define ENOUGH_PASSES (SETTLED + TURN)
-/* By so much at most layers' medians add up to less than the median of passes. */
+/* The most by which the medians of layers may add up to less than the median of passes. */
 #define TAIL_MOST 1.4
 
 struct weight {
-    uint32_t id; /* of the weight; another one may have its place later */
+    uint32_t id; /* of the weight; its place may belong to another one later */
     struct swn_times compute, own, release;
     struct swn_profile_read reads[READS];
     unsigned read_count;
@@ -51,27 +52,27 @@ struct weight {
 };
 
 struct swn_record {
-    struct weight *weights; /* by place of the weight */
+    struct weight *weights; /* by the place of the weight */
     size_t room;
     double passes[PASSES];
-    uint64_t pass_count, undisturbed; /* of the latter are the times */
-    struct swn_times computed_passes; /* of those in which nothing was read: what computing all layers takes */
+    uint64_t pass_count, undisturbed; /* undisturbed: those that have the times */
+    struct swn_times computed_passes; /* of passes in which nothing was read: the time of computing all layers */
     size_t reads;                     /* in this pass */
     struct swn_io_load *contend;
-    /* Passes without it, and what a pass of a turn takes longer in which it makes the disk busy than in those before
-     * and after: what a machine that others use does for some seconds is in all three. */
+    /* Passes without load on the disk; and how much longer a pass of a busy turn takes than those of the turns before
+     * and after: load from elsewhere on the machine that lasts for seconds is in all three. */
     struct swn_times rested, longer;
     struct {
-        double sum, rested, busy; /* ns: of this turn's passes; means of the newest turns, busy 0: there is one since */
+        double sum, rested, busy; /* ns: of this turn's passes; means of the newest turns, busy 0: none yet */
         unsigned n;
     } mean;
-    /* The disk then, and right after it, and what of that is known. */
+    /* The disk while it was busy, and right after that, and which values are known. */
     struct swn_disk_model busy, at_rest;
     unsigned busy_known, rest_known;
-    unsigned turn; /* passes since it was begun to take turns */
-    int disturbed; /* what is computed now does not count */
+    unsigned turn; /* passes since the turns began */
+    int disturbed; /* times of the present pass do not count */
     struct swn_hook_baseline unwatch;
-    size_t computed;             /* times since it was last written down */
+    size_t computed;             /* number of times since the record was last written */
     struct swn_profile *written; /* or NULL */
 };
 
@@ -81,7 +82,7 @@ int swn_record_create(struct swn_record **out)
     return *out ? 0 : -ENOMEM;
 }
 
-/* NULL when there is no memory: then it is not recorded. */
+/* NULL: no memory, and the weight is not recorded. */
 static struct weight *weight_of(struct swn_record *r, const struct swn_weight *weight)
 {
     size_t i = (weight->id & (SWN_WEIGHT_MOST - 1)) - 1;
@@ -113,7 +114,7 @@ void swn_record_computed(struct swn_record *r, const struct swn_weight *weight, 
     swn_times_add(&w->own, op_ns);
     w->flops = t->flops;
     w->small = t->small;
-    w->other = t->nonweight; /* of the first passes it holds weights that were not known for such yet */
+    w->other = t->nonweight; /* in first passes it includes weights that did not count as such yet */
 }
 
 void swn_record_read(struct swn_record *r, const struct swn_weight *weight, size_t bytes, double ns)
@@ -131,7 +132,7 @@ void swn_record_released(struct swn_record *r, const struct swn_weight *weight, 
         swn_times_add(&w->release, ns);
 }
 
-/* Twice what it takes: what the program needs next is not known. */
+/* Twice the size, as the program's next allocations are unknown. */
 static int has_room(struct swn_engine *e)
 {
     return !e->life.forked && swn_engine_resident(e) + 2 * SWN_SCRATCH_WINDOW <= e->budget.limit;
@@ -159,14 +160,15 @@ static void end_turn(struct swn_record *r, int kind)
         r->mean.busy = mean;
     if (kind != RESTED)
         return;
-    /* Between the two, of which the one before is two turns away. */
+    /* between the two turns, of which the first is two turns back */
     if (r->mean.busy > 0 && r->mean.rested > 0 && mean > 0)
         swn_times_add(&r->longer, r->mean.busy - (r->mean.rested + 2 * mean) / 3);
     r->mean.rested = mean;
     r->mean.busy = 0;
 }
 
-/* What the disk gives a program that waits for it, in the same seconds; it is kept waiting. Returns the ns. */
+/* Measures what the disk gives a program that waits, in the same seconds; the program is made to wait. Returns the ns.
+ */
 static uint64_t let_rest(struct swn_record *r)
 {
     uint64_t begin = swn_now_ns();
@@ -175,7 +177,7 @@ static uint64_t let_rest(struct swn_record *r)
     return swn_now_ns() - begin;
 }
 
-/* A pass of its turns has ended. How long the program has been kept waiting since, in ns. */
+/* A pass of the turns has ended. Returns the ns that the program was made to wait. */
 static uint64_t take_turns(struct swn_record *r, double ns, double idle_ns)
 {
     unsigned pass = r->turn++;
@@ -190,7 +192,7 @@ static uint64_t take_turns(struct swn_record *r, double ns, double idle_ns)
         end_turn(r, kind);
     if (kind == BUSY)
         r->busy_known = swn_io_load_disk(r->contend, 0, &r->busy);
-    r->disturbed = kind == BUSY; /* the last read may take a little longer than the pass */
+    r->disturbed = kind == BUSY; /* the last read may end a little after the pass */
     swn_hook_baseline_pass(&r->unwatch, !first && kind == RESTED && !waits);
     if (kind != UNWATCHED && kind_of(pass + 1) == UNWATCHED && !waits && swn_hook_baseline_begin(&r->unwatch, TURN)) {
         r->turn += TURN;
@@ -213,11 +215,11 @@ int swn_record_alloc(struct swn_engine *e)
 
 void swn_record_fork_child(struct swn_record *r)
 {
-    r->contend = NULL; /* its thread does not exist here; its lock may be held: not destroyed, just forgotten */
+    r->contend = NULL; /* a thread that does not exist here may hold its lock: it is not destroyed */
     r->disturbed = 0;
 }
 
-/* At a time, were weights streamed. */
+/* Bytes of one read, if weights were streamed. */
 static size_t read_bytes(const struct swn_engine *e)
 {
     struct swn_layer *layers = calloc(e->weights.count + 1, sizeof *layers);
@@ -249,14 +251,14 @@ uint64_t swn_record_pass(struct swn_engine *e, double ns, double idle_ns)
         if (r->turn > TURN * TURNS)
             swn_io_load_end(r->contend);
     } else {
-        r->disturbed = 0; /* also where it has ended by itself, as its disk did */
+        r->disturbed = 0; /* also where it has ended by itself, as its disk failed */
         swn_hook_baseline_pass(&r->unwatch, 0);
     }
     return paused;
 }
 
-/* How many times as long a pass takes while the disk is read from; 0: not known. On a machine that others use what was
- * measured may say little; the mean of it and of what machines do, each by how sure it is, says more. */
+/* How many times as long a pass takes while the disk is read; 0: not known. On a shared machine the measurement may say
+ * little; so this is the mean of the measurement and of the usual value, each weighted by its certainty. */
 static double contention(const struct swn_record *r)
 {
     double rested = swn_times_median(&r->rested);
@@ -266,15 +268,15 @@ static double contention(const struct swn_record *r)
     double usual = USUAL_S_PER_BYTE * 1e9 * r->busy.bytes_per_ns, usually_varies = usual * usual / 4;
     if (!(usual > 0))
         longer = swn_times_believed(longer, varies);
-    else if (r->longer.n <= 2) /* nobody knows how they vary */
+    else if (r->longer.n <= 2) /* their variation is unknown */
         longer = usual;
     else if (varies > 0)
         longer = (longer * usually_varies + usual * varies) / (usually_varies + varies);
     return 1 + (longer > 0 ? longer : 0);
 }
 
-/* What comes and goes here is the weight: the other references of its layer are never taken away, so with it the layer
- * is there with all of them. */
+/* Only the weight comes and goes here: the other references of its layer never leave, so with the weight the layer is
+ * complete. */
 static int put_samples(struct swn_profile_layer *l, const struct weight *w)
 {
     double times[SWN_TIMES];
@@ -302,7 +304,7 @@ static int put_samples(struct swn_profile_layer *l, const struct weight *w)
     return 0;
 }
 
-/* A layer is a weight and the small parameters that go with it: each tensor is a reference. */
+/* A layer is a weight and the small parameters that belong to it: each tensor is a reference. */
 static int put(struct swn_engine *e, struct swn_profile *p, uint32_t id)
 {
     const struct swn_range *r = swn_weight_of(e, id)->range;
@@ -320,7 +322,7 @@ static int put(struct swn_engine *e, struct swn_profile *p, uint32_t id)
     return put_samples(l, w);
 }
 
-/* The learned order first, *in_order weights, then those that are in no cycle: read once, or written. */
+/* First the learned order, *in_order weights, then those that are in no cycle: read once, or written. */
 static size_t all_weights(struct swn_engine *e, uint32_t *ids, size_t most, size_t *in_order)
 {
     size_t n = *in_order = swn_plan_gather(e, ids, most);
@@ -365,12 +367,12 @@ static int fill(struct swn_engine *e, struct swn_profile *p, uint32_t *ids, size
         places[i] = (struct swn_load_place){r->file, r->extent};
         small += rc ? 0 : p->layers[i].l.bytes - swn_weight_bytes(r);
     }
-    /* Small parameters are counted among everything that is no weight, and are part of layers here. */
+    /* Small parameters count as nonweight bytes, but are parts of layers here. */
     p->other_bytes = e->nonweight.peak_ever > small ? e->nonweight.peak_ever - small : 0;
     return rc;
 }
 
-/* The tensor's name where the bytes come from a store. */
+/* The tensor's name, if its bytes come from a store. */
 static void put_names(struct swn_profile *p, const struct swn_load_place *places)
 {
     char text[512];
@@ -383,10 +385,9 @@ static void put_names(struct swn_profile *p, const struct swn_load_place *places
     }
 }
 
-/* A layer's times have a long tail, each now and then, a pass has some of them every time: the medians of MobileNetV2's
- * layers add up to 15 % less than the median of its passes. So what the layers of the order take is as much in sum as a
- * pass, where that is known of passes that computed only. Not where it is far from it: then passes are of something
- * else. */
+/* The times of a layer have a long tail, and each pass has some long ones: the medians of MobileNetV2's layers add up
+ * to 15 % less than the median of its passes. So the layers' times are scaled to add up to a pass, where passes that
+ * only computed are known. Not where the two differ by much: then a pass has other work, too. */
 static void add_up_to_a_pass(const struct swn_record *r, struct swn_profile *p, size_t in_order)
 {
     double sum = 0;
@@ -400,7 +401,7 @@ static void add_up_to_a_pass(const struct swn_record *r, struct swn_profile *p, 
         }
 }
 
-/* What is known now, in place of what was known before. 0 or -ENOMEM. Engine lock held. */
+/* Replaces the last written record by the present one. 0 or -ENOMEM. Engine lock held. */
 static int write_down(struct swn_engine *e)
 {
     struct swn_record *r = e->features.record;
@@ -425,7 +426,8 @@ static int write_down(struct swn_engine *e)
     return rc;
 }
 
-/* A program that ends computes no more, and of a few operators in between nothing can be learned. */
+/* Whether there are enough times for a new record: a program that ends computes no more, and a few operators in between
+ * show nothing. */
 static int enough(const struct swn_engine *e)
 {
     return e->features.record->computed && e->features.record->computed >= e->weights.live;
@@ -453,8 +455,7 @@ int swn_record_save(struct swn_engine *e)
     pthread_mutex_unlock(&e->lock);
     if (!rc)
         rc = swn_profile_fit(p);
-    /* A helper that the program starts has the same setting; its empty profile must not take the place of a full one.
-     */
+    /* A child process of the program has the same setting; its empty profile must not replace a full one. */
     if (!rc && (p->layer_count || access(e->config.profile_path, F_OK)))
         rc = swn_profile_save(p, e->config.profile_path);
     swn_profile_free(p);

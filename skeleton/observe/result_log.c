@@ -1,5 +1,5 @@
-/* A file is written through a shared mapping, so that the results of a process are there however it ends. Its room is
- * taken before it is mapped: a full disk must end the record, not the program. */
+/* The file is written through a shared mapping, so that the results survive any end of the process. Its disk space is
+ * allocated before it is mapped: a full disk must end the record, not the program. */
 #define _GNU_SOURCE
 #include "skeleton/observe/result_log.h"
 
@@ -30,9 +30,9 @@ static struct {
     char dir[PATH_MAX];
     uint64_t budget_bytes;
     int fd;                   /* -1: no file yet */
-    char *head, *chunk;       /* the first page, and where it goes on */
-    size_t used, chunk_begin; /* in the chunk; where that is in the file */
-    int full;                 /* there is no more room, or was none at all */
+    char *head, *chunk;       /* the first page, and the present chunk */
+    size_t used, chunk_begin; /* bytes used of the chunk; the chunk's offset in the file */
+    int full;                 /* no room is left, or there never was any */
 } record = {.lock = PTHREAD_MUTEX_INITIALIZER, .fd = -1};
 
 static _Atomic long long live_bytes, peak_bytes;
@@ -122,7 +122,7 @@ static void add_elements(XXH3_state_t *state, const struct swn_result *r, size_t
     }
 }
 
-/* Of the elements in their logical order: how they lie in memory does not matter, nor what lies between them. */
+/* The hash of the elements in their logical order, independent of strides and gaps in memory. */
 static uint64_t hash(const struct swn_result *r)
 {
     size_t bytes = r->item_bytes;

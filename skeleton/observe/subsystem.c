@@ -37,7 +37,7 @@ static void start(struct swn_engine *e)
         return;
     if (swn_record_create(&e->features.record))
         swn_say("no memory for a profile; going on without");
-    atomic_store(&e->life.want_hook, 1); /* also where everything fits */
+    atomic_store(&e->life.want_hook, 1); /* even where everything fits */
 }
 
 static void fork_child(struct swn_engine *e)

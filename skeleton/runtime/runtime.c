@@ -1,5 +1,5 @@
-/* skeleton/runtime/runtime.c - which subsystems there are. They are called in this order: observing writes its record
- * before loading ends, and the process's socket comes up after everything else, and goes last. */
+/* skeleton/runtime/runtime.c - the list of subsystems. They are called in this order: observing writes its record
+ * before loading ends, and the process's socket starts after everything else, and ends last. */
 #include "skeleton/runtime/runtime.h"
 
 #include "skeleton/engine/engine.h"

@@ -6,7 +6,7 @@
 
 struct swn_config;
 
-/* Says which subsystems there are, and starts the engine. Once; 0, or -errno with a text in why[]. */
+/* Sets the list of subsystems, and starts the engine. Once; 0, or -errno with a text in why[]. */
 int swn_runtime_start(const struct swn_config *config, char *why, size_t why_size);
 
 #endif

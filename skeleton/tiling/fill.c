@@ -20,12 +20,12 @@
 
 struct piece {
     char *bytes;
-    size_t off, len; /* in the tensor; len 0: nothing to be written */
+    size_t off, len; /* in the tensor; len 0: nothing to write */
 };
 
 struct swn_fill {
     /* Fixed while the operator runs: it has the range pinned. */
-    struct swn_range *range; /* NULL: its mapping is not behind */
+    struct swn_range *range; /* NULL: its mapping does not lag behind */
     struct swn_extent_file *file;
     uintptr_t addr;
     uint64_t extent;
@@ -35,11 +35,11 @@ struct swn_fill {
     pthread_cond_t changed;
     /* Guarded by lock: */
     struct piece pieces[2];
-    unsigned making; /* the piece that the kernel is at, which is not the writer's */
+    unsigned making; /* index of the piece that the kernel is making */
     int given, ended, err;
     uint64_t written;
 
-    size_t done; /* the kernel's: so much of the tensor has been made, or begun */
+    size_t done; /* the kernel's: bytes of the tensor that are made, or begun */
     pthread_t thread;
 };
 
@@ -49,7 +49,7 @@ static void write_one(struct swn_fill *f, struct piece *p)
     memset(p->bytes + p->len, 0, whole - p->len);
     pthread_mutex_unlock(&f->lock);
     int err = swn_spill_write_at(f->file, p->bytes, whole, f->extent + p->off);
-    if (err) /* private copies: they are the truth then, and the range becomes resident when it is next looked at */
+    if (err) /* private copies have the right bytes then, and the range becomes resident at its next use */
         memcpy((void *)(f->addr + p->off), p->bytes, p->len);
     pthread_mutex_lock(&f->lock);
     if (!err)
@@ -77,7 +77,7 @@ static void *writer(void *arg)
     return NULL;
 }
 
-/* The piece that was made is the writer's, once it is done with the one before. f->lock held. */
+/* Hands the made piece to the writer, once it is done with the piece before. f->lock held. */
 static void hand_over(struct swn_fill *f)
 {
     while (f->pieces[!f->making].len)

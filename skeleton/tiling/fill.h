@@ -1,8 +1,8 @@
 /* skeleton/tiling/fill.h - a tensor larger than the budget gets its first numbers piece by piece: the kernel makes a
- * piece in a buffer of ours while the one before is written to the tensor's extent, past the page cache.
+ * piece in a buffer of the library while the piece before is written to the tensor's extent, past the page cache.
  *
- * By its own address such a tensor is written through a shared mapping, that is by dirty page cache, which has to be
- * reclaimed again and again while it is made; a kernel that goes over it twice (normal_ does) reads all of it back.
+ * At its own address such a tensor would be written through a shared mapping, that is into dirty page cache, which has
+ * to be reclaimed repeatedly meanwhile; a kernel that goes over it twice (as normal_ does) would read all of it back.
  */
 #ifndef SWN_SKELETON_TILING_FILL_H
 #define SWN_SKELETON_TILING_FILL_H

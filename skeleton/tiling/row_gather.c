@@ -1,8 +1,9 @@
-/* Rows of a streamed weight that its operator looks up (an embedding): the pages they lie in are read past the page
- * cache, and nothing else of the weight.
+/* Rows of a streamed weight that its operator looks up (an embedding): only their pages are read, past the page cache,
+ * and nothing else of the weight.
  *
- * A row's own address always reads right. So a page that cannot be read from the extent is copied from there: a page
- * that is in memory, that the program wrote to, whose read failed, or whose extent was dropped meanwhile. */
+ * A row's own address always reads right. So a page that cannot be read from the extent is copied from that address: a
+ * page in memory, one that the program wrote to, one whose read failed, or one whose extent was dropped meanwhile.
+ */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <stdlib.h>
@@ -22,20 +23,22 @@
 #include "skeleton/core/residency_steps.h"
 #include "skeleton/engine/thread_state.h"
 
-/* Read at a time, into memory of the thread's own: as much as it needed so far, in steps of this. */
+/* The most bytes of one batch, which are read into memory of the thread's own; it grows with the need, from
+ * BATCH_LEAST. */
 #define BATCH_MOST ((size_t)1 << 20)
 #define BATCH_LEAST ((size_t)64 << 10)
 #define RUN_MOST ((size_t)256 << 10)
-/* Pages between two rows that are read with them rather than make two reads of it: on a disk that gave 0.9 GB/s, eight
- * small reads at a time took 40 us each, a page more in one of them 4.5 us. */
+/* Up to this many pages between two rows are read with them, instead of making two reads: on a disk that gave 0.9 GB/s,
+ * eight small reads at a time took 40 us each, a page more in one of them 4.5 us. */
 #define GAP_MOST (4 * SWN_PAGE)
 
-/* Rows looked up at once: more are as well read through the mapping, and would take memory that nobody counts. */
+/* The most rows of one look-up: more can as well be read through the mapping, and would take memory that is not
+ * counted. */
 #define ROWS_MOST ((size_t)1 << 16)
-/* And so many for which memory is kept. */
+/* The most rows for which memory is kept. */
 #define ROWS_KEPT ((size_t)1 << 12)
 
-/* Where row i of the result comes from. */
+/* The source of row i of the result. */
 struct swn_row {
     uintptr_t at;
     size_t to;
@@ -44,31 +47,32 @@ struct swn_row {
 /* Pages of one extent that are read at once. */
 struct run {
     uintptr_t lo, hi;
-    const struct swn_range *range; /* when it was planned; not to be followed later */
+    const struct swn_range *range; /* at the time of planning; not to be used later */
     struct swn_extent_file *file;
     uint64_t off, turn;
     char *buf;
-    int held; /* the file is */
+    int held; /* the file is held */
     int own;  /* its own address serves instead */
     int err;  /* why it could not be read, or 0 */
     struct swn_row_reading *reading;
     struct swn_fetch_job job;
 };
 
-/* Guarded by the engine's lock. Of a thread, for as long as there is a plan; or of its reads, once the operator has
- * given them up, the last of which frees it. */
+/* Guarded by the engine's lock. Belongs to a thread, as long as there is a plan; or, once the operator has given up its
+ * reads, to these reads, and the last one frees it. */
 struct swn_row_reading {
     struct swn_row_reading *next, **at; /* of `readings` */
-    size_t bytes;                       /* of buf, for which there are so many pages' runs */
+    size_t bytes;                       /* of buf, which has room for the runs of as many pages */
     char *buf;
     unsigned pending;
     int given_up;
-    int strays; /* pages have to be read through their mapping */
+    int strays; /* some pages have to be read through their mapping */
     size_t n;
     struct run runs[];
 };
 
-/* Of all threads, also those in the middle of a lookup, and those given up: a forked child has to find them. */
+/* The row readings of all threads, also those in the middle of a look-up, and those given up: a forked child has to
+ * find them. */
 static struct swn_row_reading *readings;
 
 static size_t struct_bytes(size_t bytes)
@@ -84,7 +88,7 @@ static void release(struct swn_row_reading *rd)
     }
 }
 
-/* All of it but the pages of its buffer. */
+/* Frees all of it except the pages of its buffer. */
 static void forget_reading(struct swn_row_reading *rd)
 {
     release(rd);
@@ -101,8 +105,8 @@ static void end_reading(struct swn_row_reading *rd)
     forget_reading(rd);
 }
 
-/* NULL: no memory, or none within the budget. Direct reads land in it, so it is neither private nor inherited by a
- * child (invariant 6). */
+/* NULL: no memory, or none within the budget. Direct reads land in the buffer, so it is neither private nor inherited
+ * by a child (invariant 6). */
 static struct swn_row_reading *make_reading(struct swn_engine *e, const struct swn_range *r, size_t bytes)
 {
     if (swn_reclaim_try(e, bytes + struct_bytes(bytes), r))
@@ -123,7 +127,7 @@ static struct swn_row_reading *make_reading(struct swn_engine *e, const struct s
     return rd;
 }
 
-/* The thread's own, if it is large enough. Nobody else has it meanwhile. */
+/* Takes the thread's own, if it is large enough, or makes one. */
 static struct swn_row_reading *begin_reading(struct swn_engine *e, struct swn_thread_state *t,
                                              const struct swn_range *r, size_t bytes)
 {
@@ -142,7 +146,7 @@ static struct swn_row_reading *begin_reading(struct swn_engine *e, struct swn_th
     return rd || room == bytes ? rd : make_reading(e, r, swn_round_up(bytes, SWN_PAGE));
 }
 
-/* The next call of the thread finds it again: in the steady state there is neither an allocation nor a page fault. */
+/* Keeps it for the thread's next call: in the steady state there is neither an allocation nor a page fault. */
 static void keep_reading(struct swn_engine *e, struct swn_thread_state *t, struct swn_row_reading *rd)
 {
     if (e->plan.planned && !t->reading)
@@ -175,7 +179,7 @@ size_t swn_rows_trim(struct swn_engine *e)
     return bytes;
 }
 
-/* The buffers themselves are not a child's: they are DONTFORK. Nor will any of the reads end there. */
+/* A child does not have the buffers: they are DONTFORK. Nor do any of the reads end in a child. */
 void swn_rows_fork_child(struct swn_engine *e)
 {
     while (readings)
@@ -187,7 +191,7 @@ void swn_rows_fork_child(struct swn_engine *e)
     }
 }
 
-/* The range whose extent has the page at `at`, or NULL: its own address serves it. */
+/* The range whose extent has the page at `at`, or NULL: the page's own address serves. */
 static struct swn_range *in_extent(struct swn_engine *e, uintptr_t at)
 {
     struct swn_range *r = swn_arena_find(e->arena, at);
@@ -197,14 +201,14 @@ static struct swn_range *in_extent(struct swn_engine *e, uintptr_t at)
     return r;
 }
 
-/* Whether a page that is not read from an extent is in memory for sure. */
+/* Whether a page that is not read from an extent is certainly in memory. */
 static int resident(struct swn_engine *e, uintptr_t at)
 {
     struct swn_range *r = swn_arena_find(e->arena, at);
     return r && (swn_residency_mapped(&e->res, r, at) || atomic_load(&r->state) != SWN_FILE_BACKED);
 }
 
-/* Adds the page at `at`, which lies behind all others. 0: no room. */
+/* Adds the page at `at`, which lies behind all pages so far. 0: no room. */
 static int add_page(struct swn_engine *e, struct swn_row_reading *rd, uintptr_t at, size_t *used)
 {
     struct run *last = rd->n ? &rd->runs[rd->n - 1] : NULL;
@@ -236,7 +240,7 @@ static int add_page(struct swn_engine *e, struct swn_row_reading *rd, uintptr_t 
     return 1;
 }
 
-/* The runs that the first of these rows lie in. Returns how many rows; 0: not even one fits. */
+/* Plans the runs of the first of these rows. Returns the number of rows; 0: not even one fits. */
 static size_t plan_batch(struct swn_engine *e, struct swn_row_reading *rd, const struct swn_row *rows, size_t n,
                          size_t row_bytes)
 {
@@ -296,7 +300,7 @@ static void submit(struct swn_engine *e, struct swn_row_reading *rd)
     }
 }
 
-/* 0, or -1: the disk does not answer, and rd is no longer the caller's. */
+/* 0, or -1: the disk does not answer, and the caller no longer owns rd. */
 static int await(struct swn_engine *e, struct swn_row_reading *rd)
 {
     uint64_t begin = swn_now_ns(), until = begin + swn_prefetch_wait_ms * 1000000ull;
@@ -312,7 +316,7 @@ static int await(struct swn_engine *e, struct swn_row_reading *rd)
     return rd->given_up ? -1 : 0;
 }
 
-/* What was read is a page's bytes only if its extent is still what stands behind it. */
+/* Bytes that were read are the page's only if its extent still backs the page. */
 static void confirm(struct swn_engine *e, struct swn_row_reading *rd)
 {
     for (size_t i = 0; i < rd->n; i++) {
@@ -350,8 +354,8 @@ static void copy_rows(const struct swn_row_reading *rd, const struct swn_row *ro
     }
 }
 
-/* Reads all rows, batch by batch. 1: done, and no page of it was read through a mapping; 0: done; -1: not done. Holds
- * the lock, but not while it waits or copies. */
+/* Reads all rows, batch by batch. 1: done, without reads through a mapping; 0: done; -1: not done. Holds the lock,
+ * except while it waits or copies. */
 static int read_rows(struct swn_engine *e, struct swn_thread_state *t, const struct swn_range *r,
                      const struct swn_row *rows, size_t n, size_t row_bytes, char *out)
 {
@@ -376,7 +380,7 @@ static int read_rows(struct swn_engine *e, struct swn_thread_state *t, const str
     return done == n ? clean : -1;
 }
 
-/* The thread's own memory for n rows, or memory for this call, into *own; NULL: none. */
+/* The thread's own memory for n rows, or memory for this call, in *own; NULL: none. */
 static struct swn_row *room_for(struct swn_engine *e, struct swn_thread_state *t, size_t n, struct swn_row **own)
 {
     *own = NULL;
@@ -387,7 +391,7 @@ static struct swn_row *room_for(struct swn_engine *e, struct swn_thread_state *t
     return t->rows;
 }
 
-/* qsort takes memory of its own for more than a few. */
+/* qsort allocates memory for more than a few elements. */
 static void sort(struct swn_row *rows, size_t n)
 {
     for (size_t gap = n / 2; gap; gap = gap == 2 ? 1 : gap * 5 / 11)
@@ -400,7 +404,7 @@ static void sort(struct swn_row *rows, size_t n)
         }
 }
 
-/* The numbers may be the program's own, which another of its threads may write to meanwhile: each is read once. */
+/* The row numbers may be the program's own, which another of its threads may change meanwhile: each is read once. */
 static int find_rows(struct swn_row *rows, uintptr_t first, size_t row_bytes, size_t count, const int64_t *numbers,
                      size_t n)
 {

@@ -12,7 +12,7 @@ int swn_gather_rows(struct swn_op *op, unsigned arg, uintptr_t first, size_t row
 void swn_rows_begin(struct swn_engine *e, struct swn_arg *arg);
 /* Drops the pages that were read through the mapping. */
 void swn_rows_end(struct swn_engine *e, struct swn_arg *arg);
-/* Frees what is kept for the rows of a thread that is not looking any up, or of all such threads. Returns the bytes of
+/* Frees the memory kept for row look-ups of a thread that makes none now, or of all such threads. Returns the bytes of
  * its buffer. */
 size_t swn_rows_forget(struct swn_thread_state *t);
 size_t swn_rows_trim(struct swn_engine *e);

@@ -1,5 +1,5 @@
-/* Weights that their operator takes slice by slice: which weights can be sliced, and how one slice after the other
- * comes to its place. The kernel that does it is in shim/torch/slices.cpp. */
+/* Weights that their operator takes slice by slice: which weights can be sliced, and how the slices are read one after
+ * the other. The kernel is in shim/torch/slices.cpp. */
 #define _GNU_SOURCE
 #include "skeleton/engine/engine_internal.h"
 #include "skeleton/load/load.h"
@@ -12,19 +12,18 @@
 #include "skeleton/engine/thread_state.h"
 #include "skeleton/core/ring_size.h"
 
-/* An operator that had to take the weight whole weighs as much as so many that had not. */
+/* An operator that had to take the weight whole counts as much as this many operators that had not. */
 #define REFUSED 4
-/* So many of them in a row, or a little more among others, and they are what the weight really gets. */
+/* At this count, operators that cannot use the slices are what the weight mostly gets. */
 #define RECURS (3 * REFUSED)
 /* Slices are made longer up to this part of the budget. */
 #define LONGEST_PART 4
-/* So many operators of other shapes, then twice as many each time, before a weight that was given up is sliced again.
- */
+/* Operators of other shapes before a weight that was given up is sliced again; doubled each time. */
 #define FIRST_PATIENCE 4
 #define MOST_PATIENCE (1u << 20)
-/* From this size up kernels always offer a weight, as a copy of part of it may be all that there is room for. */
+/* From this size on kernels always offer a weight, as there may only be room for a copy of a part of it. */
 #define SLICED_ALWAYS ((uint64_t)4 << 20)
-/* So many times as large or as small, and a budget is another one. */
+/* A budget that is this many times as large or small counts as another one. */
 #define OTHER_BUDGET 2
 
 /* The greatest common divisor of a and b. */
@@ -38,15 +37,15 @@ static uint64_t gcd(uint64_t a, uint64_t b)
     return a;
 }
 
-/* Of a and b, neither more than 2^32; 0: more than that. */
+/* The least common multiple of a and b, neither more than 2^32; 0: it is more than that. */
 static uint64_t lcm(uint64_t a, uint64_t b)
 {
     uint64_t found = a / gcd(a, b) * b;
     return found >> 32 ? 0 : found;
 }
 
-/* Slices are whole rows, and whole blocks of them where they have to be; or those for every thread, or at least for
- * one, where that makes the shortest slices hardly longer. 0: the weight has no two of them. */
+/* Slices are whole rows, and whole blocks of rows where needed; also whole blocks for every thread, or at least for
+ * one, where that hardly lengthens the shortest slices. 0: the weight has fewer than two of them. */
 static size_t unit_of(const struct swn_row_geometry *rows, size_t bytes)
 {
     size_t most = bytes / rows->bytes, finest = SWN_GRANULE / (size_t)gcd(SWN_GRANULE, rows->bytes);
@@ -65,7 +64,8 @@ static size_t unit_of(const struct swn_row_geometry *rows, size_t bytes)
     return rows->bytes * finest;
 }
 
-/* As it is, or, where others have rows of another length in the same weight, one that fits all of them. */
+/* The unit itself, or, where other operators have rows of another length in the same weight, one that fits all of them.
+ */
 static size_t fitting_unit(size_t unit, const struct swn_row_geometry *rows, size_t bytes)
 {
     if (unit && unit % (rows->bytes * (rows->exact ? rows->block : 1)) == 0)
@@ -77,7 +77,7 @@ static size_t fitting_unit(size_t unit, const struct swn_row_geometry *rows, siz
     return both && both < bytes / SWN_GRANULE ? (size_t)both * SWN_GRANULE : unit;
 }
 
-/* A profile is for any budget. What an operator takes, and what the disk gives, is known once there has been a plan. */
+/* A profile is for any budget. The times of operators, and the disk's speed, are known once there has been a plan. */
 static int worth_slicing(struct swn_engine *e, const struct swn_range *r)
 {
     size_t bytes = r->len;
@@ -98,9 +98,9 @@ static void set_unit(struct swn_engine *e, struct swn_range *r, size_t unit)
     e->plan.dirty = 1;
 }
 
-/* How long slices may be, and whether there is room to try them, is the budget's to say. What was decided within one,
- * that there are no slices or that they are longer, says nothing of another, which may have room for longer ones, or
- * none for those. */
+/* The budget limits the length of slices, and whether there is room to try them. A decision within one budget, that
+ * there are no slices or that they are longer, does not hold for another, which may have room for longer ones, or too
+ * little room for those. */
 static void forget_other_budget(struct swn_engine *e, struct swn_range *r)
 {
     uint64_t then = swn_tensor_of(r)->slicing.budget, now = e->budget.target;
@@ -111,7 +111,7 @@ static void forget_other_budget(struct swn_engine *e, struct swn_range *r)
     set_unit(e, r, 0);
 }
 
-/* Whether the weight is still given up, of which an operator of this shape has come. */
+/* Whether the weight is still given up, when an operator of this shape comes. */
 static int given_up(struct swn_slicing *s, uint64_t shape)
 {
     if (s->given_up_for && s->given_up_for != shape && ++s->others >= s->patience)
@@ -119,15 +119,15 @@ static int given_up(struct swn_slicing *s, uint64_t shape)
     return s->given_up_for != 0;
 }
 
-/* The argument's weight, where it can be sliced; NULL: not by this operator. */
+/* The argument's weight, if it can be sliced; NULL: not by this operator. */
 static struct swn_range *weight_of(const struct swn_arg *arg)
 {
     struct swn_range *r = arg->range;
     return r && r->id == arg->range_id && r->addr == arg->data && !r->mapped_file ? r : NULL;
 }
 
-/* While a model is profiled in memory nothing is cut, and still the profile has to say in which slices its weights can
- * be lent: those that a narrow window would get, or longer ones where they are not right. */
+/* While a model is profiled in memory nothing is cut, but the profile must have the slices in which its weights can be
+ * lent: those of a narrow ring, or longer ones where these are not right. */
 static size_t supposed(const struct swn_engine *e, const struct swn_arg *arg, const struct swn_range *r)
 {
     size_t slice = e->features.record && !e->pool && !arg->sliced
@@ -136,13 +136,14 @@ static size_t supposed(const struct swn_engine *e, const struct swn_arg *arg, co
     return slice <= r->len / 2 ? slice : 0;
 }
 
-/* As the plan has counted it, so that slices are as long as in the plan; before there is one, as it is. */
+/* The ring as the plan has counted it, so that slices are as long as in the plan; before there is a plan, the present
+ * ring. */
 static size_t window_of(const struct swn_engine *e)
 {
     return e->pool ? e->plan.ring_goal - (e->plan.planned ? swn_pool_unit(e->pool) : 0) : 0;
 }
 
-/* In what slices a weight comes through the window as it is: two of them have to fit. 0: in none. */
+/* The slices in which a weight fits the present ring: two of them have to fit. 0: none. */
 static size_t fitting_slice(const struct swn_engine *e, const struct swn_range *r)
 {
     size_t slice =
@@ -150,7 +151,7 @@ static size_t fitting_slice(const struct swn_engine *e, const struct swn_range *
     return slice && 2 * slice <= window_of(e) && 2 * slice <= r->len ? slice : 0;
 }
 
-/* As a plan has them, which knows whole chunks only: slices of whole rows may have to be a little shorter. */
+/* The slices of a plan, which knows whole chunks only: slices of whole rows may have to be a little shorter. */
 static size_t planned_slice(const struct swn_engine *e, const struct swn_range *r)
 {
     size_t unit = swn_tensor_of(r)->slice_unit, slice = fitting_slice(e, r),
@@ -161,18 +162,18 @@ static size_t planned_slice(const struct swn_engine *e, const struct swn_range *
 void swn_slice_set(struct swn_engine *e, struct swn_range *r, int sliced)
 {
     if (swn_tensor_of(r)->sliced &&
-        swn_tensor_of(r)->readers) /* who has begun to take slices takes them all as they are */
+        swn_tensor_of(r)->readers) /* an operator that has begun to take slices takes all of them unchanged */
         return;
     swn_tensor_of(r)->slice = sliced ? planned_slice(e, r) : 0;
     swn_tensor_of(r)->sliced = swn_tensor_of(r)->slice != 0;
 }
 
-/* Before there is a plan: a weight that does not fit the window comes in slices from the start. */
+/* Before there is a plan: a weight that does not fit the ring is sliced from the start. */
 static void slice_early(struct swn_engine *e, struct swn_arg *arg)
 {
     struct swn_range *r = arg->range;
     size_t least = 2 * (size_t)swn_plan_slice(swn_tensor_of(r)->slice_unit, SWN_PLAN_NARROW_WINDOW);
-    /* Without a pool nothing has left yet, or a forked child has not computed yet. */
+    /* Without a pool nothing has left yet, or this is a forked child that has not computed yet. */
     if (!e->pool || e->plan.planned || swn_tensor_of(r)->written || atomic_load(&r->state) != SWN_FILE_BACKED ||
         swn_tensor_of(r)->readers != arg->reading)
         return;
@@ -186,7 +187,7 @@ static void slice_early(struct swn_engine *e, struct swn_arg *arg)
         return;
     arg->slice = swn_tensor_of(r)->slice;
     arg->remap = 0;
-    swn_window_release(e, arg); /* what came of it before it was offered stays for as long as there is room */
+    swn_window_release(e, arg); /* the part that was read before the offer stays while there is room */
 }
 
 size_t swn_slice_offer(struct swn_op *op, unsigned index, const struct swn_row_geometry *rows)
@@ -202,7 +203,7 @@ size_t swn_slice_offer(struct swn_op *op, unsigned index, const struct swn_row_g
         size_t bytes = r->len;
         if (swn_tensor_of(r)->slice_unit || worth_slicing(e, r))
             set_unit(e, r, fitting_unit(swn_tensor_of(r)->slice_unit, rows, bytes));
-        /* At any time before the plan: the first time it may still have been in memory. */
+        /* At any time before the plan: at its first operator the weight may still have been in memory. */
         if (swn_tensor_of(r)->slice_unit) {
             slice_early(e, arg);
             to_try = supposed(e, arg, r);
@@ -236,7 +237,7 @@ int swn_slice_wanted(struct swn_op *op, unsigned index, uint64_t shape)
     return wanted;
 }
 
-/* The shortest slice that the weight comes in, or would were it not for the window. */
+/* The shortest slice of the weight, apart from the limit of the ring. */
 static size_t shortest(const struct swn_engine *e, const struct swn_range *r)
 {
     size_t window = window_of(e);
@@ -244,14 +245,14 @@ static size_t shortest(const struct swn_engine *e, const struct swn_range *r)
     return swn_tensor_of(r)->sliced && swn_tensor_of(r)->slice > own ? swn_tensor_of(r)->slice : own;
 }
 
-/* Slices after those of `tried` bytes; 0: those are the longest. */
+/* The next longer slices than `tried` bytes; 0: those are the longest. */
 static size_t longer(const struct swn_engine *e, const struct swn_range *r, size_t tried)
 {
     size_t next = 2 * tried;
     return next <= r->len / 2 && next <= e->budget.target / LONGEST_PART ? next : 0;
 }
 
-/* No slices are right for this shape. Where others are served by them, it alone comes whole. */
+/* No slices are right for this shape. If they are right for other shapes, only this one takes the weight whole. */
 static void give_up(struct swn_engine *e, struct swn_range *r, uint64_t shape)
 {
     struct swn_slicing *s = &swn_tensor_of(r)->slicing;
@@ -264,11 +265,12 @@ static void give_up(struct swn_engine *e, struct swn_range *r, uint64_t shape)
     }
 }
 
-/* That is tried out already, when it happens, for one operator, and where longer slices are right, that one has them.
- * The next ones get other slices only if it keeps happening: a program that has another batch once, or another number
- * of threads, goes on as before. Slices only become longer, and waiting twice as long each time, so that plans do not
- * go to and fro. */
-/* What keeps coming has the right bits in slices of `tried` bytes from now on; or in none, if `next` is 0. */
+/* When an operator cannot use the slices, other lengths are tried for that operator, and it gets longer slices if these
+ * are right. Later operators get other slices only if this keeps happening: a program that once has another batch, or
+ * another number of threads, continues as before. Slices only become longer, and each time only after twice as long, so
+ * that plans do not alternate. */
+/* From now on the weight has slices of `tried` bytes, which are right for the recurring shape; or none, if `next` is 0.
+ */
 static void decide(struct swn_engine *e, struct swn_arg *arg, uint64_t shape, size_t tried, int right, size_t next)
 {
     struct swn_slicing *s = &swn_tensor_of(arg->range)->slicing;
@@ -296,12 +298,12 @@ size_t swn_slice_refused(struct swn_op *op, unsigned index, uint64_t shape, size
     struct swn_slicing *s = r ? &swn_tensor_of(r)->slicing : NULL;
     if (r && !tried && swn_tensor_of(r)->slice_unit && e->plan.made >= s->plan)
         s->refused += REFUSED;
-    /* Before there is a plan nothing else is served by slices as they are, and each pass that reads the weight through
-     * its mapping may take long: what is right this once is better than that. */
+    /* Before there is a plan the present slices serve no other operator, and each pass that reads the weight through
+     * its mapping may take long: slices that are right this once are better. */
     int recurs = r && s->refused >= (e->plan.planned ? RECURS : REFUSED);
     if (recurs || (r && swn_tensor_of(r)->slice_unit && e->plan.planned))
         next = right ? 0 : longer(e, r, tried ? tried : shortest(e, r));
-    /* This once, and one at a time if there is no room for two: pages of the mapping would take far longer. */
+    /* This once, and one at a time if there is no room for two: reading through the mapping would take far longer. */
     if (right && r && arg->sliced && e->pool && tried + swn_pool_unit(e->pool) <= e->plan.ring_goal)
         arg->slice = tried;
     if (recurs)
@@ -352,7 +354,7 @@ const void *swn_slice_lend(struct swn_op *op, unsigned index, size_t off, size_t
     } else {
         swn_window_release(e, arg);
         t->slicing = 0;
-        if (bytes) /* from here on as its own address has it */
+        if (bytes) /* the rest is read at its own address */
             arg->sliced = !r || !swn_window_whole(e, arg, t);
     }
     swn_prefetch_run(e, t);
@@ -369,7 +371,7 @@ void swn_slice_end(struct swn_engine *e, struct swn_op *op, struct swn_arg *arg)
         swn_tensor_of(arg->range)->slicing.accepted = 1;
         swn_tensor_of(arg->range)->slicing.refused -= swn_tensor_of(arg->range)->slicing.refused > 0;
     }
-    if (alive && arg->sliced == 1) { /* not in slices after all: pages of its mapping have been read */
+    if (alive && arg->sliced == 1) { /* not taken in slices after all: pages of its mapping have been read */
         swn_load_verify(e, arg->range);
         arg->remap = 1;
     }

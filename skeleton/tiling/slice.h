@@ -17,7 +17,7 @@ void swn_slice_set(struct swn_engine *e, struct swn_range *r, int sliced);
 size_t swn_slice_list(struct swn_op *op, unsigned arg, struct swn_slices *slices, size_t most);
 size_t swn_slice_refused(struct swn_op *op, unsigned arg, uint64_t shape, size_t tried, int right);
 const void *swn_slice_lend(struct swn_op *op, unsigned arg, size_t off, size_t bytes);
-/* The operator of t needs what arg has from `off` on next, as far as its tensor goes. */
+/* The operator of t needs the bytes from `off` on next, up to the end of arg's tensor. */
 void swn_slice_next(struct swn_thread_state *t, const struct swn_arg *arg, size_t off);
 /* The operator is done with a `sliced` argument. */
 void swn_slice_end(struct swn_engine *e, struct swn_op *op, struct swn_arg *arg);

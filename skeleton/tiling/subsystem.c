@@ -1,4 +1,4 @@
-/* skeleton/tiling/subsystem.c - slices, rows, fills and trials as the core and the torch backend see them. */
+/* skeleton/tiling/subsystem.c - the functions of slices, rows, fills and trials for the core and the torch backend. */
 #include "skeleton/engine/engine_internal.h"
 #include "skeleton/engine/subsystem.h"
 #include "skeleton/tiling/fill.h"

@@ -1,6 +1,6 @@
-/* Memory for trials. A trial computes with weights and inputs of their full size, to see whether slices give the bits
- * of the whole (shim/torch/trials.cpp), and there may be no room for these. So they are a few pages, mapped over and
- * over; and so is a kernel's own copy of the whole weight in another order. */
+/* Memory for trials. A trial computes with weights and inputs of full size, to see whether slices give the bits of the
+ * whole (shim/torch/trials.cpp), and there may be no room for these. So they consist of a few pages, mapped over and
+ * over; and so does a kernel's own copy of the whole weight in another order. */
 #define _GNU_SOURCE
 #include <stdlib.h>
 #include <string.h>
@@ -12,9 +12,9 @@
 #include "skeleton/tiling/trial_memory.h"
 #include "skeleton/engine/accounting.h"
 
-/* What kernels add to a copy of the weight, to fill up its last block. */
+/* The part that kernels add to a copy of the weight, to fill up its last block. */
 #define FOLD_PART 8
-/* Folded at once, by all threads: more get ordinary memory. */
+/* The most allocations that are folded at once, by all threads: more get ordinary memory. */
 #define MOST 16
 
 static __thread size_t fold_bytes, fold_period;
@@ -27,8 +27,7 @@ static struct {
 static _Atomic unsigned count;
 static size_t counted; /* of small_bytes */
 
-/* A weight that can be sliced is as well computed with in smaller parts, at every operator: so nothing leaves in vain.
- */
+/* A weight that can be sliced can always be computed in smaller parts instead: so nothing leaves for a trial. */
 static int take(size_t bytes)
 {
     struct swn_engine *e = &swn_engine_one;
@@ -47,14 +46,15 @@ static void give_back(size_t bytes)
 {
     struct swn_engine *e = &swn_engine_one;
     pthread_mutex_lock(&e->lock);
-    /* In a child these are none of its own, if they are from before the fork. */
+    /* After a fork, memory from before it is not counted in the child. */
     size_t ours = bytes < counted ? bytes : counted;
     swn_engine_count_small(-(long long)ours);
     counted -= ours;
     pthread_mutex_unlock(&e->lock);
 }
 
-/* A child has nothing of it: whoever tries out something there is in the middle of an operator that will not end. */
+/* A child does not inherit the memory: a thread that was in a trial is in the middle of an operator that will never end
+ * there. */
 static void *map_over_and_over(size_t size, size_t period)
 {
     int fd = memfd_create("swapnet-trial", MFD_CLOEXEC);

@@ -1,4 +1,4 @@
-/* skeleton/tiling/trial_memory.h - memory in which something is tried out.
+/* skeleton/tiling/trial_memory.h - memory for trials.
  *
  * Engine lock held, unless it says otherwise. As in skeleton/abi/abi.h, without the lock.
  */
@@ -11,9 +11,9 @@ void *swn_trial_map(size_t bytes, size_t period);
 void swn_trial_unmap(void *at, size_t bytes, size_t period);
 void swn_trial_alias_allocations(size_t bytes, size_t period);
 int swn_trial_room(size_t bytes);
-/* Memory for a tensor of n bytes of a thread that tries out something, or NULL: it gets its own as usual. */
+/* Memory for a tensor of n bytes of a thread in a trial, or NULL: the tensor gets ordinary memory. */
 void *swn_trial_alloc(size_t n);
-/* 1: it was such a tensor's. */
+/* 1: p was such memory. */
 int swn_trial_free(void *p);
 void swn_trial_fork_child(struct swn_engine *e);
 
