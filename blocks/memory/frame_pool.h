@@ -100,8 +100,8 @@ size_t swn_pool_ring(const struct swn_pool *p);   /* frames */
 void swn_pool_set_pinned(struct swn_pool *p, struct swn_frame *f, int kept);
 
 /* Makes the frame the most recently used one. */
-/* The least recently used frame; NULL: there is none. */
 void swn_pool_touch(struct swn_pool *p, struct swn_frame *f);
+/* The least recently used frame; NULL: there is none. */
 struct swn_frame *swn_pool_first(struct swn_pool *p);
 
 /* The frame's memory, for the fetcher. */

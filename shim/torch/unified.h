@@ -32,7 +32,7 @@ void swn_unified_detach(const at::Tensor &tensor, bool keep);
 // Code is about to run that bypasses the operator hook: all shared tensors get memory of their own, for good.
 void swn_unified_give_up();
 
-// Shared bytes of a device tensor, whose memory stays the owner's until swn_unified_let_go.
+// Shared bytes of a device tensor, whose memory stays the owner's until swn_unified_release.
 struct swn_held {
     void *owner;
     swn_device_memory *memory; // nullptr: the memory does not come and go
@@ -43,11 +43,11 @@ struct swn_held {
 };
 // false: the tensor shares no bytes.
 bool swn_unified_hold(const at::Tensor &tensor, swn_held *out);
+void swn_unified_release(void *owner);
 // An operator that uses the storage is about to be captured into a CUDA graph, which will have its address: the memory
 // stays as long as the storage lives, and kernels that write the tensor write it there. Where other storages share the
 // bytes, or there is no room for them to stay, the storage gets memory of its own first. The hold of an operator keeps
 // the memory.
-void swn_unified_release(void *owner);
 void swn_unified_capture(c10::StorageImpl *storage);
 // Where the storage still has bytes of the owner, replaces its address `from` by `to`.
 void swn_unified_put_back(c10::StorageImpl *storage, const void *owner, void *from, void *to);

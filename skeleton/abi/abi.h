@@ -231,7 +231,7 @@ struct swn_result {
     const int64_t *sizes, *strides; /* of each dimension, in elements */
 };
 
-/* The symbol `swn_aten_half` of aten-X.Y.so. */
+/* The symbol `swn_aten_backend` of aten-X.Y.so. */
 struct swn_torch_backend {
     uint32_t abi;
     /* 0, or a static text with the reason why this PyTorch is refused. Called once, before all other functions. */

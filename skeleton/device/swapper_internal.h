@@ -120,10 +120,10 @@ void swn_swap_group_keep(struct swn_devswap *s, struct swap_group *b, enum keepi
 void swn_swap_group_keep_no_more(struct swn_devswap *s, struct swap_group *b);
 
 /* skeleton/device/block_order.c. The position of a stream's operators in the order of the blocks. */
-/* Records that the stream's operator uses b. 1: b differs from the block before. */
-/* Predicts when each block will be used again, and marks those to be brought in ahead. */
 struct cursor *swn_swap_order_cursor(struct swn_devswap *s, void *stream);
+/* Records that the stream's operator uses b. 1: b differs from the block before. */
 int swn_swap_order_record(struct swn_devswap *s, struct cursor *c, struct swap_group *b);
+/* Predicts when each block will be used again, and marks those to be brought in ahead. */
 void swn_swap_order_look_ahead(struct swn_devswap *s);
 
 /* skeleton/device/buffer.c. Waits until launched work does not use b any more, and takes its buffer. 0, or an error: it

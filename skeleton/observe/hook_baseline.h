@@ -31,8 +31,8 @@ void swn_hook_baseline_pass(struct swn_hook_baseline *u, int counts);
 /* From now on `passes` passes go without the hook. 0: they do not, as the number of tensors of a pass is unknown. */
 int swn_hook_baseline_begin(struct swn_hook_baseline *u, int passes);
 /* Allocation number `number`. 1: the hook was put back just now, and operators before it went unwatched. */
-/* Puts the hook back before all passes are over. As above. */
 int swn_hook_baseline_alloc(struct swn_hook_baseline *u, const struct swn_torch_backend *backend, uint64_t number);
+/* Puts the hook back before all passes are over. As above. */
 int swn_hook_baseline_end(struct swn_hook_baseline *u, const struct swn_torch_backend *backend);
 
 /* Seconds of a pass; 0 where the cost is within the variation of passes; below 0: not known. */

@@ -17,8 +17,8 @@
 #include "profiles/queue_depth.h"
 
 /* Bytes of the scratch file: more than caches hold. Its memory, SWN_SCRATCH_WINDOW, is counted by no budget. */
-/* With fewer bytes read the disk's speed is unknown. */
 #define SWN_IO_LOAD_BYTES ((size_t)64 << 20)
+/* With fewer bytes read the disk's speed is unknown. */
 #define SWN_IO_LOAD_LEAST ((size_t)8 << 20)
 
 struct swn_io_load;
