@@ -606,11 +606,11 @@ void after_fork()
 const char *attach(const swn_runtime_services *h)
 {
     if (h->abi != SWN_ATEN_ABI)
-        return "the two halves of swapnet are of different versions; install them together";
+        return "libswapnet.so and its torch backend are of different versions; install them together";
     std::string built =
         "TORCH_VERSION=" + std::to_string(TORCH_VERSION_MAJOR) + "." + std::to_string(TORCH_VERSION_MINOR) + ".";
     if (at::show_config().find(built) == std::string::npos)
-        return "this PyTorch is not the version the installed half was built for";
+        return "this PyTorch is not the version that the installed torch backend was built for";
     host_copy = *h;
     host = &host_copy;
     pthread_atfork(before_fork, after_fork, after_fork);

@@ -242,7 +242,8 @@ int swn_plan_candidate_solve(struct swn_plan_candidate *d)
 static void say_plan(const struct swn_plan_candidate *d)
 {
     char a[32], b[32], c[32], o[32];
-    swn_say("plan: %zu weights, %s kept, %s streamed a pass, window %s, other %s; disk %.0f MB/s, %.2f ms a read and "
+    swn_say("plan: %zu weights, %s kept, %s streamed a pass, staging ring %s, nonweight %s; disk %.0f MB/s, %.2f ms a "
+            "read and "
             "%.2f ms for its answer; %.1f ms a pass predicted, %.1f of them computing",
             d->n, swn_format_mib(a, d->plan.kept_bytes), swn_format_mib(b, d->plan.streamed_bytes),
             swn_format_mib(c, d->plan.ring_bytes), swn_format_mib(o, d->nonweight), d->disk.bytes_per_ns * 1e3,

@@ -135,7 +135,7 @@ static void print_layers(const struct swn_profile *p)
                (unsigned long long)l->l.depth, (unsigned long long)l->l.flops, ms,
                swn_format_mib(other, l->activation_bytes));
     }
-    printf("\n%zu layers; other memory %s", p->layer_count, swn_format_mib(other, p->other_bytes));
+    printf("\n%zu layers; nonweight bytes %s", p->layer_count, swn_format_mib(other, p->other_bytes));
     if (p->latency_s >= 0)
         printf("; a pass took %.3f ms (median of %llu)", p->latency_s * 1e3, (unsigned long long)p->passes);
     if (p->latency_s > 0 && p->busy_latency_s > 0)

@@ -209,7 +209,7 @@ static void print_forecast(const struct plan *p)
            p->part.exact   ? ""
            : p->from_table ? " (there may be ones that are better by 1 %)"
                            : " (there may be better ones)");
-    printf("a pass under the library: %.3f ms; %s kept, %s streamed, window %s%s\n", p->library.latency_ns / 1e6,
+    printf("a pass under the library: %.3f ms; %s kept, %s streamed, staging ring %s%s\n", p->library.latency_ns / 1e6,
            swn_format_mib(a, p->library.kept_bytes), swn_format_mib(b, p->library.streamed_bytes),
            swn_format_mib(c, p->library.ring_bytes), p->library_fits ? "" : "; less memory than it needs");
     if (p->points)
