@@ -55,10 +55,11 @@ static void absolute(char *path, size_t size)
         strcpy(path, whole);
 }
 
-int swn_engine_start(const struct swn_config *config, char *why, size_t why_size)
+/* Whether memory of this process can come and go at all: 0, or -ENOTSUP with a text. */
+static int refuse_surroundings(char *why, size_t why_size)
 {
-    struct swn_engine *e = &swn_engine_one;
     long page = sysconf(_SC_PAGESIZE);
+
     if (page != (long)SWN_PAGE) {
         /* Extents lie at multiples of 4096, and could not be mapped; entries of the page map would belong to other
          * pages. */
@@ -70,6 +71,11 @@ int swn_engine_start(const struct swn_config *config, char *why, size_t why_size
         snprintf(why, why_size, "the program has locked its memory (mlockall), and what is locked cannot leave it");
         return -ENOTSUP;
     }
+    return 0;
+}
+
+static void configure(struct swn_engine *e, const struct swn_config *config)
+{
     e->config = *config;
     e->budget.limit = config->budget_bytes;
     if (config->daemon_path[0]) /* until the daemon gives a lease, invariant 12 */
@@ -77,17 +83,26 @@ int swn_engine_start(const struct swn_config *config, char *why, size_t why_size
     e->budget.target = e->budget.limit;
     e->budget.user_cap = config->budget_bytes;
     e->budget.urgency = config->urgency > 0 ? config->urgency : 1;
-    static struct swn_io io;
-    swn_keep_locks(&io, swn_engine_io);
-    e->io = &io;
     absolute(e->config.store_dir, sizeof e->config.store_dir);
     absolute(e->config.stats_path, sizeof e->config.stats_path);
     absolute(e->config.trace_path, sizeof e->config.trace_path);
     absolute(e->config.profile_path, sizeof e->config.profile_path);
     if (strcmp(e->config.disk_path, "off") != 0)
         absolute(e->config.disk_path, sizeof e->config.disk_path);
+}
+
+int swn_engine_start(const struct swn_config *config, char *why, size_t why_size)
+{
+    static struct swn_io io;
+    struct swn_engine *e = &swn_engine_one;
+    int err = refuse_surroundings(why, why_size);
+    if (err)
+        return err;
+    configure(e, config);
+    swn_keep_locks(&io, swn_engine_io);
+    e->io = &io;
     swn_engine_init_sync(e);
-    int err = swn_spill_open(&e->writes.spill, e->io, e->config.store_dir);
+    err = swn_spill_open(&e->writes.spill, e->io, e->config.store_dir);
     if (err) {
         snprintf(why, why_size,
                  "cannot write to the store directory %s: %s; set SWAPNET_STORE to a directory on a disk with room",
