@@ -2,7 +2,7 @@
  *
  * One unlinked file per process in the store directory. Extents are laid out one behind the other at multiples of 4096;
  * a dropped extent is punched out of the file, so its disk space is free again, although the offset still belongs to
- * its owner, who may write there again. Not thread-safe, but for swn_spill_write_at and swn_spill_punch. Errors are
+ * its owner, which may write there again. Not thread-safe, but for swn_spill_write_at and swn_spill_punch. Errors are
  * -errno.
  */
 #ifndef SWN_BLOCKS_MEMORY_SPILL_FILE_H

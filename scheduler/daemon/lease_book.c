@@ -139,7 +139,7 @@ int swn_book_refuse(struct swn_book *b, struct swn_client_lease *p, uint64_t seq
     return 1;
 }
 
-/* ---- who gets what ---- */
+/* ---- the division ---- */
 
 static uint64_t within_cap(const struct swn_client_lease *p, uint64_t bytes)
 {
