@@ -72,7 +72,7 @@ class LoadBench:
         facts = plan.Facts(peak_alloc_bytes=max(tensors),
                            **{name: found[name] for name in names})
         if model.kind not in self.warm:
-            self._base_run(model)  # reads the libraries: whoever touches them first pays for them
+            self._base_run(model)  # reads the libraries: the first process that touches them pays for them
             self.warm.add(model.kind)
         held, file_bytes = self._base_run(model)
         base = max(0, *(of - less for of, less in zip(held, tensors)))

@@ -166,7 +166,7 @@ def main():
     runs, rows = [of_run(args, kib) for kib in UNIFORM_KIB], []
     for name in args.models:
         rows.append(of_model(args, name))
-        if args.json:  # after each model: whoever stops it has those
+        if args.json:  # after each model, so that a stopped run has those
             Path(args.json).write_text(json.dumps({"schema": 1, "runs": runs, "models": rows}, indent=1), encoding="utf-8")
     print("\n\n".join((uniform_table(runs), sizes_table(rows), cost_table(rows))))
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 TAIL_BYTES = 2000
 QUIET_LOOK_SECONDS = 0.02
-# OpenBLAS's threads wait for more work for 0.1 s before they sleep; whoever computes for longer is not waiting.
+# OpenBLAS's threads wait for more work for 0.1 s before they sleep; a thread that computes for longer is not waiting.
 QUIET_MOST_SECONDS = 1.0
 OUT_OF_MEMORY = "out of memory"
 

@@ -77,7 +77,7 @@ def time_construction(model, narrow=False):
 
 
 def alone(model, args, answers):
-    """What of loading is Python's and PyTorch's, whoever brings the weights: the first load of a
+    """The part of loading that is Python's and PyTorch's, by whatever means the weights come: the first load of a
     program, as the others are."""
     directory = load_models.alone(Path(args.checkpoint).parent)
     warm_up(model, args)

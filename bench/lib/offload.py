@@ -6,7 +6,7 @@ WHOLE_CLASSES = ["MultiheadAttention"]
 
 
 def place(model, weight_bytes):
-    """Which module goes where, with so many bytes of weights in memory."""
+    """Which module goes where, with this many bytes of weights in memory."""
     import accelerate
     placed = accelerate.infer_auto_device_map(model, max_memory={"cpu": weight_bytes},
                                               no_split_module_classes=WHOLE_CLASSES)

@@ -1,4 +1,4 @@
-"""What a program may do to weights on a device: work.py RECORD ruled. Whoever looks sees what he would see if PyTorch had
+"""What a program may do to weights on a device: work.py RECORD ruled. Code that inspects tensors sees what it would see if PyTorch had
 copied everything; tests/e2e has more of the same for the stand-in alone."""
 import gc
 import threading

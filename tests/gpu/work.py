@@ -227,7 +227,7 @@ def filled(leave):
 
 
 def timed(model, x, passes, least):
-    """The seconds of so many passes, and of more until they have taken so long together."""
+    """The seconds of this many passes, and of more until they have taken this long together."""
     seconds = []
     while len(seconds) < passes or sum(seconds) < least:
         gpu.wait()

@@ -260,7 +260,7 @@ def torch_lane(torch113, tmp_path):
 
 @pytest.mark.parametrize("pass_bytes, passes", [
     (5_500_000, 40),    # no whole number of requests, and far less than there is time for
-    (300_000_000, 20),  # far more: it waits, as whoever has to read it would
+    (300_000_000, 20),  # far more: it waits, as a process that has to read it would
     (0, 10)])
 def test_what_is_read_beside(torch_lane, weights, pass_bytes, passes):
     """As much as it should be, and nothing else changes: the same outputs, without a thread of its own."""

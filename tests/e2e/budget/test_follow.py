@@ -102,7 +102,7 @@ def test_auto_in_a_moment_of_pressure(place, disk):
 @needs_torch
 @pytest.mark.slow
 def test_auto_under_pressure(place):
-    """It falls as long as somebody waits for memory, and comes back."""
+    """The budget falls as long as a process waits for memory, and comes back."""
     if why := pressure.why_not():
         pytest.skip(why)
     told = pressure.Told(place, available=60 * MIB)
@@ -231,7 +231,7 @@ def unreclaimable(group):
 @needs_torch
 @pytest.mark.slow
 def test_memory_that_becomes_less(place):
-    """In a cgroup whose limit comes down, and in which somebody else takes more and more: auto gives way before the kernel has
+    """In a cgroup whose limit comes down, and in which another process takes more and more: auto gives way before the kernel has
     to kill, and takes what is free again."""
     if why := cgroup.why_not():
         pytest.skip(why)

@@ -142,7 +142,7 @@ def _in_a_container():
 
 @contextlib.contextmanager
 def _strict_accounting(room):
-    """The kernel promises no more memory than there is: so many bytes more than it has promised already."""
+    """The kernel promises no more memory than there is: this many bytes more than it has promised already."""
     if why := _in_a_container():
         pytest.skip(why)
     mode, ratio = STRICT.read_text(encoding="ascii"), RATIO.read_text(encoding="ascii")

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.usefixtures("torch113")
 
 
 def hear_hellos(path, count):
-    """By process: what so many say that come back, to one that then hangs up."""
+    """By process: the reports of this many that connect again, to a daemon that then disconnects."""
     said = {}
     os.unlink(path)
     with socket.socket(socket.AF_UNIX) as listening:
@@ -86,7 +86,7 @@ def test_share_in_a_moment_of_pressure(place, disk):
 
 @pytest.mark.slow
 def test_share_under_pressure(place):
-    """A share of memory falls while somebody waits for memory, and when there is less; programs follow it, down and up."""
+    """A share of memory falls while a process waits for memory, and when there is less; programs follow it, down and up."""
     if why := pressure.why_not():
         pytest.skip(why)
     told = pressure.Told(place, available=100 * MIB)

@@ -94,7 +94,7 @@ def test_list_with_gaps_lends_what_follows_them(torch, device):
 @WHERE
 @pytest.mark.parametrize("mode", ["written", "streams", "graph", "forked", "dropped"])
 def test_either_side_sees_what_a_copy_would_hold(torch, mode, device):
-    """Whoever looks sees what he would see if everything had been copied."""
+    """Code that inspects tensors sees what it would see if everything had been copied."""
     run = both(torch, mode, device=device, budget=48, device_budget=12 if device == "discrete" else None, timeout=300)
     assert_swapped(run)
     if mode != "written":

@@ -67,7 +67,7 @@ def test_moved_by_copying(torch113, device):
 @pytest.mark.parametrize("mode", ["tied", "writes", "meanwhile", "changed", "lifetime", "fork", "graph",
                                   "let_go_in_a_capture"])
 def test_either_side_sees_what_a_copy_would_hold(torch, mode, device):
-    """Whoever looks sees what he would see if everything had been copied."""
+    """Code that inspects tensors sees what it would see if everything had been copied."""
     run = both(torch, mode, device=device, timeout=240)[1]
     assert run.own_lines() == [], run.describe()
     if mode == "changed" and device != "nano":
@@ -92,7 +92,7 @@ def test_hidden_streams_throw_nothing_on_a_drop(torch213):
 
 
 def hurried(factor):
-    """For the torch backend time passes so many times as fast."""
+    """For the torch backend time passes this many times as fast."""
     return {"LD_PRELOAD": f"{harness.LIBRARY}:{harness.hurry()}", "HURRY": str(factor)}
 
 
@@ -122,7 +122,7 @@ def test_unknown_streams_share_nothing(torch213):
 
 @pytest.mark.parametrize("device", ["orin", "thor"])
 def test_callback_of_the_device_is_not_waited_for(torch, device):
-    """Nobody waits for a device while he holds what it may be waiting for."""
+    """No thread waits for a device while it holds a lock that the device may be waiting for."""
     run = both(torch, "called_back", device=device, timeout=30)[1]
     assert run.stats["unified_elided_bytes"] > 0 and run.own_lines() == [], run.describe()
 

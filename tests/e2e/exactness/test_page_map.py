@@ -1,4 +1,4 @@
-"""Which weights somebody has written is known from the kernel's page map alone, and pages may be small."""
+"""Only the kernel's page map tells which weights the program has written, and pages may be small."""
 import ctypes
 
 import pytest

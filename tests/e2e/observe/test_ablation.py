@@ -20,7 +20,7 @@ def test_nothing_kept(torch113):
 
 @pytest.mark.timed
 def test_nothing_ahead(torch113, disk):
-    """A trace tells it on any disk: who reads for itself does not compute meanwhile."""
+    """A trace tells it on any disk: a thread that reads for itself does not compute meanwhile."""
     ahead = []
     for part in ("", "prefetch"):
         path = disk / f"trace-{part}.json"

@@ -152,7 +152,7 @@ def test_exit_codes(disk):
 
 
 def test_all_of_the_memory(disk):
-    """Unless somebody says otherwise: a daemon's lease would make it stream."""
+    """Unless the user says otherwise: a daemon's lease would make it stream."""
     for options, env, said in (((), {}, ["off"]), (("-b", "64M"), {}, []), ((), {"SWAPNET_BUDGET": "64M"}, [])):
         run(CTL, "profile", "-o", f"{disk}/p.json", *options, "--", "sh", "-c", f"env >{disk}/env", code=1, env=env)
         lines = pathlib.Path(disk, "env").read_text().splitlines()
@@ -210,7 +210,7 @@ def test_names_from_store(torch213, disk):
 
 
 def write_checkpoint(path, sizes):
-    """Layers of so many bytes, all zero; returns how many that are."""
+    """Layers of this many bytes, all zero; returns their number."""
     tensors, at = {}, 0
     for i, size in enumerate(sizes):
         tensors[f"l{i}.weight"] = {"dtype": "U8", "shape": [size], "data_offsets": [at, at + size]}

@@ -9,8 +9,8 @@ import traces
 @pytest.mark.timed
 @pytest.mark.parametrize("program", ["infer mlp-batch 12", "threads thread-per-batch 12"])
 def test_reads_are_ahead(torch, program, disk):
-    """Reads go on while somebody computes, also where each inference has a thread of its own (invariant 14). Fetched
-    on demand, none would: whoever computes would be waiting. A tensor counts as a weight when it is 64 operators old
+    """Reads continue while a thread computes, also where each inference has a thread of its own (invariant 14). Fetched
+    on demand, none would: the computing thread would be waiting. A tensor counts as a weight when it is 64 operators old
     and has been read twice since, which half of this model is in the fourth inference: the last nine are looked at.
     Where computing were the shorter, the best plan would keep all it can and have room ahead for next to nothing."""
     path = disk / "trace.json"

@@ -50,7 +50,7 @@ def test_one_budget_for_three(place):
                 return second.pid not in leases and leases[first.pid]["budget_bytes"] + leases[third.pid]["budget_bytes"]
             before = leases[first.pid]["budget_bytes"] + leases[third.pid]["budget_bytes"]
             os.kill(second.pid, signal.SIGKILL)
-            wait_for(lambda: survivors() > before,  # whoever of them it helps more
+            wait_for(lambda: survivors() > before,  # whichever of them it helps more
                      why="what the dead one had is given to others")
             first.goes_on(8)
             assert first.end()[0] == plain_bits(24)

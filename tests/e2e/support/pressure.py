@@ -5,7 +5,7 @@ mount namespace of its own; needs root.
     process = subprocess.Popen([...], preexec_fn=told.enter)
     told.say(available=200 << 20, percent=30)
 
-And memory that somebody really waits for, which the kernel tells whoever asked for it by PSI triggers:
+And memory that a process really waits for, which the kernel reports through PSI triggers:
 
     pressure.falls_in_a_moment(directory, lambda: budget() < 86 << 20)
 """
@@ -39,7 +39,7 @@ class Told:
         self.say(available, percent)
 
     def say(self, available, percent=0):
-        """Memory that is to be had, in bytes, and the time in which somebody waited for some."""
+        """Available memory, in bytes, and the time in which a process waited for some."""
         with open(self._memory, "w") as f:
             f.write(f"MemAvailable: {available >> 10} kB\n")
         if self._waiting:
@@ -110,7 +110,7 @@ def why_not_real():
 
 
 def falls_in_a_moment(directory, fallen):
-    """fallen() comes true once somebody has waited for memory for a moment, too short for the average to tell. Skips
+    """fallen() comes true once a process has waited for memory for a moment, too short for the average to tell. Skips
     where that cannot be brought about."""
     highest, told = 0, None
     with cgroup.Group("pressed") as group, open(_PRESSURE, "wb", buffering=0) as trigger:

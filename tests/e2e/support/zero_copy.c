@@ -1,5 +1,5 @@
 /* Ways to the kernel that Python has no names for. A test's stand-in for libaio too, which is a system call and no
- * more: whoever stands before io_submit stands before this one. */
+ * more: a library that interposes io_submit interposes this one. */
 #define _GNU_SOURCE
 #include <aio.h>
 #include <errno.h>

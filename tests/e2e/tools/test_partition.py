@@ -125,7 +125,7 @@ def test_extract_of_build_of_all_kinds(torch, tmp_path):
 
 
 def test_what_a_store_cannot_hold_is_said(torch, disk):
-    """By everyone who could be thought to have all of the checkpoint."""
+    """By every command whose user may expect all of the checkpoint."""
     disk = pathlib.Path(disk)
     made = run(torch.python, "-c", f"""
 import torch
@@ -151,7 +151,7 @@ torch.save({{'w': w, 's': w.to_sparse(), 'q': torch.quantize_per_tensor(w, 0.1, 
 
 
 def test_not_regular_files(disk):
-    """Nobody writes to the FIFO: whoever opened it as a file would wait for ever."""
+    """The FIFO has no writer: a command that opened it as a file would wait for ever."""
     os.mkfifo(f"{disk}/fifo")
     for args in (("inspect",), ("build", "-q", "-o", f"{disk}/s"), ("build", "-q", "-s", f"{disk}/cache"), ("verify",)):
         assert "not a regular file" in part(*args, f"{disk}/fifo", code=REFUSED).stderr

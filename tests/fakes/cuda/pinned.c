@@ -14,7 +14,7 @@
 
 #define PAGE ((uintptr_t)4096)
 
-/* All of them, or so many from the first to the last. */
+/* All of them, or a number of them from the first to the last. */
 static unsigned pages_of(const struct memory *m, uintptr_t *out)
 {
     uintptr_t first = (uintptr_t)m->base / PAGE, last = ((uintptr_t)m->base + m->bytes - 1) / PAGE;

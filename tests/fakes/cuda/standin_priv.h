@@ -70,7 +70,7 @@ int standin_legacy_captured(const void *stream);
 int standin_legacy(const void *a, const void *b);
 /* Nothing is running, and the program knows. */
 void standin_settle(void);
-/* There is no place on the device for so many bytes. */
+/* There is no room on the device for that many bytes. */
 int standin_full(size_t bytes);
 /* Whether the device has virtual memory management. */
 int standin_virtual_memory(void);

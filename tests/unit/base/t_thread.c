@@ -143,7 +143,7 @@ static void beside_openmp(void **state)
     started_on(&one);
     swn_thread_beside_openmp(&all);
     started_on(&all);
-    swn_thread_beside_openmp(&other); /* the caller's processor is none of OpenMP's: somebody else has chosen it */
+    swn_thread_beside_openmp(&other); /* the caller's processor is none of OpenMP's: another program has chosen it */
     started_on(&one);
     swn_thread_beside_openmp(&all);
     stop = -1;

@@ -54,7 +54,7 @@ int __wrap_swn_probe_refs_open(struct swn_probe_refs *p, const struct swn_io *io
 void __wrap_swn_probe_refs_close(struct swn_probe_refs *p);
 void __wrap_swn_probe_refs_close(struct swn_probe_refs *p)
 {
-    assert_true(refs_open || p->res.pagemap_fd < 0); /* 0 would be somebody's standard input */
+    assert_true(refs_open || p->res.pagemap_fd < 0); /* 0 would be a standard input */
     refs_open = 0;
 }
 

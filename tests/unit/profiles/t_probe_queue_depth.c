@@ -54,7 +54,7 @@ static int probe(struct swn_queue_depth *out, double latency_s, double read_rate
     return rc;
 }
 
-/* What the disk gives for good with so many reads of that size in flight. */
+/* The disk's lasting speed with this many reads of that size in flight. */
 static double steady(unsigned depth, uint64_t request)
 {
     double one_s = swn_sim_disk.latency_s + (double)request / swn_sim_disk.read_rate,

@@ -41,7 +41,7 @@ struct reading {
     const void *bytes;
     size_t n, calls, fail_at;
     int for_ever, err, open_files;
-    size_t short_reads; /* at most so many bytes a read; 0: no limit */
+    size_t short_reads; /* bytes per read at most; 0: no limit */
     struct swn_io io;
 };
 int read_bytes(struct reading *r, const void *p, size_t n, const char *path, struct swn_checkpoint **c,

@@ -22,7 +22,7 @@ struct client {
 extern struct swn_book book; /* of 1000 MiB */
 extern int64_t clock_ms;
 extern struct client clients[CLIENTS];
-/* Called for the first lease that somebody is offered, before anything else is done about it; NULL: nobody looks. */
+/* Called for the first lease that a process is offered, before anything else happens; NULL: not called. */
 extern void (*book_first_offer)(const struct swn_client_lease *p);
 
 /* For cmocka_unit_test_setup_teardown. */

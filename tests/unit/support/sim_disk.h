@@ -1,5 +1,5 @@
 /* tests/unit/support/sim_disk.h - a disk that is known: it begins to answer after a while, whatever else it does
- * meanwhile, and answers at so many bytes a second. Its time is the test's. One at a time.
+ * meanwhile, and answers at a given number of bytes a second. Its time is the test's. One at a time.
  */
 #ifndef SWN_TESTS_UNIT_SUPPORT_SIM_DISK_H
 #define SWN_TESTS_UNIT_SUPPORT_SIM_DISK_H

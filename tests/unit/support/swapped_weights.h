@@ -32,7 +32,7 @@ unsigned give_all(void);
 void settle(void);
 void take_all(void);
 
-/* An operator that reads weight i on a stream: what it launches goes on reading for so many microseconds. */
+/* An operator that reads weight i on a stream: its launched work reads for this many microseconds. */
 int read_on(unsigned i, void *on, unsigned us);
 void pass(void);
 /* Until nothing has been brought for a while. */

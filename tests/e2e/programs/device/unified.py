@@ -364,7 +364,7 @@ class Seen(TorchDispatchMode):
 
 
 def modes():
-    """A program's modes see its operators, and not those that give a writer memory of his own."""
+    """A program's modes see its operators, and not those that give a written tensor its own memory."""
     weights = [nn.Parameter(torch.randn(WIDTH, WIDTH)) for _ in range(3)]
     a, b, c = (weight.to(device) for weight in weights)
     with Seen() as seen:

@@ -39,7 +39,7 @@ def weight(*shape):
 
 
 def passes(step):
-    """Only what has lived for a while counts as a weight: so many operators, none of which has one."""
+    """Only what has lived for a while counts as a weight: this many operators, none of which has one."""
     with torch.inference_mode():
         for _ in range(80):
             torch.zeros(1 << 16) + 1

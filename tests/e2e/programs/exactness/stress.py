@@ -131,7 +131,7 @@ class Itimerspec(ctypes.Structure):
 
 
 def timers():
-    """Threads that the C library starts for a timer: unseen by whoever stands before pthread_create. They take views,
+    """Threads that the C library starts for a timer: unseen by a library that interposes pthread_create. They take views,
     which are read when the next ones come."""
     fired, result, kept = threading.Event(), [None], {}
 

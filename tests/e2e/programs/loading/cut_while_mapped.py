@@ -1,4 +1,4 @@
-"""A mapped checkpoint that somebody cuts short before its weights are used: cut_while_mapped.py OUT PTH [handler]."""
+"""A mapped checkpoint that is cut short before its weights are used: cut_while_mapped.py OUT PTH [handler]."""
 import faulthandler
 import os
 

@@ -278,7 +278,7 @@ static void large_reads(void **state)
     assert_int_equal(ring.most, 1);
 }
 
-/* What somebody waits for does not wait for what nobody does. */
+/* A job that a thread waits for does not wait for a job that no thread waits for. */
 static void urgent_beside(void **state)
 {
     (void)state;
@@ -295,7 +295,7 @@ static void urgent_beside(void **state)
     late = NULL;
 }
 
-/* How many reads have been issued once there are so many, or a while later. */
+/* The number of issued reads, once it has reached this number, or a while later. */
 static unsigned await(unsigned reads)
 {
     for (int i = 0; i < 2500 && issued < reads; i++)
@@ -303,7 +303,7 @@ static unsigned await(unsigned reads)
     return issued;
 }
 
-/* What waits for a little of another to be there does not once somebody waits for it, whether or not a read ends. */
+/* A job that is held back behind another one is issued once a thread waits for it, whether or not a read ends. */
 static void promoted(void **state)
 {
     (void)state;

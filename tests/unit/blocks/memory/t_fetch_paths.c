@@ -222,7 +222,7 @@ static void interrupted(void **state)
     }
 }
 
-/* A kernel that always says "later" ends the job, whoever asks it. */
+/* A kernel that always says "later" ends the job on every path. */
 static void later_for_ever(void **state)
 {
     (void)state;
@@ -245,12 +245,12 @@ static int settled_others(void)
     return starved.others;
 }
 
-/* Schedulers of disks that sort by sector let a read wait as long as others come in: only so many may. */
+/* Schedulers of disks that sort by sector let a read wait as long as other reads come in: only a limited number may. */
 static void overtaken(void **state)
 {
     (void)state;
     enum { DEPTH = 8 };
-    for (int urgent = 0; urgent < 3; urgent++) { /* 2: somebody began to wait for it when it was under way */
+    for (int urgent = 0; urgent < 3; urgent++) { /* 2: a thread began to wait for it when it was under way */
         reset();
         fault.no_ring = 1;
         starved.served = starved.others = starved.entered = 0;

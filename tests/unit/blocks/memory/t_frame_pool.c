@@ -339,7 +339,7 @@ static char *room_for(size_t bytes, void **all)
     return (char *)swn_round_up((uintptr_t)*all, SWN_HUGE);
 }
 
-/* The same bytes, until somebody stores there: that is his copy. */
+/* The same bytes, until a store through one mapping: it has its own copy then. */
 static void mapped_privately(void **state)
 {
     (void)state;

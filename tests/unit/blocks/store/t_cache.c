@@ -181,7 +181,7 @@ static void changed_files_are_others(void **state)
     close(fd);
 }
 
-/* A store under the right name of the wrong file: somebody copied the cache about. */
+/* A store under the right name of the wrong file: the cache was copied about. */
 static void wrong_name(void **state)
 {
     (void)state;
@@ -434,7 +434,7 @@ static void times_settle(void **state)
     assert_int_equal(swn_identity_settle(&dated, fd, 3000, &id), 0);
     clock_gettime(CLOCK_REALTIME, &t);
     assert_true(t.tv_sec * INT64_C(1000000000) + t.tv_nsec > ctime_ns + INT64_C(2000000000));
-    ctime_ns = (t.tv_sec + 100) * INT64_C(1000000000) + 1; /* somebody's clock is wrong */
+    ctime_ns = (t.tv_sec + 100) * INT64_C(1000000000) + 1; /* a wrong clock */
     assert_int_equal(swn_identity_settle(&dated, fd, 3000, &id), -ESTALE);
     close(fd);
 

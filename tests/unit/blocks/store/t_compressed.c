@@ -62,7 +62,7 @@ static int setup_in_memory(void **state)
     return rc;
 }
 
-/* The extents are as ever, and so many copies are right. */
+/* The extents are unchanged, and this many copies are right. */
 static void check(const struct swn_store *s, size_t copies)
 {
     assert_int_equal(s->compressed_count, copies);

@@ -57,7 +57,7 @@ static void ordered(void **state)
     static const char *const names[] = {"tied", "d.e", "a", "b", "c", ""};
     for (size_t i = 0; i < 6; i++)
         assert_string_equal(s->layers[i].name, names[i]);
-    /* What is shared belongs to whoever comes first now. */
+    /* A shared storage belongs to the layer that now comes first. */
     assert_int_equal(s->layers[0].extents, 2);
     assert_int_equal(s->layers[3].extents, 1);
     assert_int_equal(s->layers[5].extents, 0);

@@ -278,7 +278,7 @@ static void needs_that_cannot_be(void **state)
     answer_all();
     assert_true(lease(&clients[3]) >= 50 * MIB && lease(&clients[2]) >= 50 * MIB && lease(&clients[1]) >= 600 * MIB);
     assert_int_equal(lease(&clients[0]), 200 * MIB);
-    /* Needs that grow and can be met come before somebody new. */
+    /* Growing needs that can be met come before a new process. */
     clients[3].party->minimum = 100 * MIB;
     join(&clients[4], 100 * MIB, 300 * MIB);
     answer_all();

@@ -627,7 +627,7 @@ static void several_at_once(void **state)
     assert_true(held > 400);
 }
 
-/* Times that differ by a few percent, so that who is within one percent of whom is not transitive. */
+/* Times that differ by a few percent, so that "within one percent" is not transitive. */
 static void choice_is_a_total_order(void **state)
 {
     (void)state;

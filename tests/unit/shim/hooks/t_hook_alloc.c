@@ -62,7 +62,7 @@ static void counted_without_the_engine(void)
     free_cpu(kept());
 }
 
-/* What was made before the engine was refused is freed by whoever gave it. */
+/* Memory from before the engine was refused is freed by the allocator that gave it. */
 static void refused(void)
 {
     setenv("SWAPNET_BUDGET", "64M", 1);

@@ -364,7 +364,7 @@ static void come_to(uint64_t budget)
     struct tensor own;
     CHECK(tensor_make(&own, WEIGHT_BYTES, 99));
     struct swn_stats stats;
-    alarm(30); /* it would outlive the test, and whoever waits for its output */
+    alarm(30); /* it would outlive the test, and its reader would wait for it */
     do {
         usleep(1000);
         swn_engine_stats(&stats);
@@ -586,7 +586,7 @@ static void which_daemon(void *arg)
     close(listen_fd); /* dead: its file is no daemon */
     config = (struct swn_config){.daemon = SWN_DAEMON_AUTO, .budget_bytes = 64 * MIB};
     CHECK(swn_daemon_connect_find(&config) == 0 && strcmp(config.daemon_path, path) != 0);
-    /* Unless somebody lives whom it gave a lease: then there will be another one soon. */
+    /* Unless a process with its lease lives: then there will be another daemon soon. */
     uint64_t start;
     CHECK(swn_process_start(getpid(), &start) == 0);
     for (unsigned way = 0; way < 4; way++) {

@@ -502,7 +502,7 @@ static size_t some_size(uint64_t *chance)
     return (size_t)(64 + next_random(chance) % 512) << 10;
 }
 
-/* Puts a block there and frees what lies there: mostly somebody else's. */
+/* Puts a block there and frees the one before, mostly another thread's. */
 static void exchange(struct tensor *mine, uint64_t *chance)
 {
     unsigned i = (unsigned)(next_random(chance) % SHELF);
@@ -570,7 +570,7 @@ static void thread_storm(void *arg)
     unsigned listed = 0;
     for (struct swn_thread_state *t = e->ops.threads; t; t = t->next)
         listed += t->listed != 0;
-    CHECK(listed == 0); /* whoever ended gave its state back */
+    CHECK(listed == 0); /* each ended thread gave its state back */
 }
 
 static enum swn_config_fetch ring = SWN_CONFIG_AUTO, threads = SWN_CONFIG_PREAD;

@@ -43,7 +43,7 @@ uint64_t __wrap_swn_now_ns(void)
     return clock_ns ? clock_ns : __real_swn_now_ns();
 }
 
-/* After how many passes, of at most so many, there is to be a look, or a plan. */
+/* After how many passes, of at most this many, there is a review, or a plan. */
 static unsigned due_after(unsigned most)
 {
     for (unsigned i = 1; i <= most; i++) {

@@ -238,7 +238,7 @@ static int no_thread(pthread_t *thread, const pthread_attr_t *attr, void *(*run)
     return EAGAIN;
 }
 
-/* Without a thread that waits for the device, he does who lets go. */
+/* Without a waiting thread, the thread that drops the memory waits for the device. */
 static void no_thread_to_close(void *device)
 {
     begin(device, 64 * MIB);

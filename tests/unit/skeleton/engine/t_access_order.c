@@ -111,7 +111,7 @@ static void two_models(void **state)
         pass(&d, 1, 12);
         pass(&d, 100, 7);
     }
-    /* ... but where both habits meet, each model's end belongs to whoever went there last. */
+    /* ... but where both habits meet, each model's end belongs to the cursor that was there last. */
     assert_int_equal(pass(&d, 1, 12) + pass(&d, 100, 7), 19);
 }
 

@@ -19,7 +19,7 @@
 
 static int processors;            /* that the process may use; 0: nobody can say */
 static _Atomic uint64_t clock_ns; /* 0: the real one */
-static _Atomic uint64_t tick_ns;  /* by which it goes on each time that somebody looks */
+static _Atomic uint64_t tick_ns;  /* by which the clock advances at each reading */
 static _Atomic int sleeps;        /* of threads that wait until something changes */
 
 int __wrap_sched_getaffinity(pid_t pid, size_t size, cpu_set_t *set);

@@ -131,7 +131,7 @@ static void signalled(void *none)
     CHECK(load(fd[0], 1) == (ssize_t)WEIGHT_BYTES && handled == 1);
 }
 
-/* What is read of the file even so is asked for whenever somebody begins with it. */
+/* The parts of the file that are read all the same are requested at the begin of each load. */
 static void loaded_again(void *none)
 {
     (void)none;
@@ -156,7 +156,7 @@ static void unreadable(void *none)
     CHECK(load(fd[0], 1) == (ssize_t)WEIGHT_BYTES);
 }
 
-/* The file's name is whoever's who made it: one that a terminal would obey, or take for a message of ours. */
+/* The file's name is hostile: one that a terminal would obey, or that looks like a message of swapnet. */
 static void named_by_others(void *none)
 {
     char self[64], path[400], spoilt[500], said[8192] = "";

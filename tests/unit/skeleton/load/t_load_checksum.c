@@ -77,7 +77,7 @@ static void load(void)
     atomic_store(&read_bytes, 0);
 }
 
-/* An operator on so many slices of it, in turn from `first` on, and then perhaps on the rest by its own address. */
+/* An operator on this many slices of it, in turn from `first` on, and then perhaps on the rest by its own address. */
 static void product(size_t first, size_t most, size_t by_address)
 {
     static const enum swn_use use = SWN_USE_WEIGHT;

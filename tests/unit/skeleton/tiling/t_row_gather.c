@@ -368,7 +368,7 @@ static void *reader(void *arg)
     return NULL;
 }
 
-/* The table comes and goes under those who read it. */
+/* The table comes and goes under the threads that read it. */
 static void *mover(void *arg)
 {
     (void)arg;

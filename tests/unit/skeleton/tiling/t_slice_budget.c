@@ -109,7 +109,8 @@ static void lengthened_in_a_large_one(void *arg)
     end();
 }
 
-/* Before there is a plan one refusal is enough: whoever reads such a weight through its mapping may take long. */
+/* Before there is a plan one refusal is enough: an operator that reads such a weight through its mapping may take long.
+ */
 static void lengthened_before_a_plan(void *arg)
 {
     (void)arg;
