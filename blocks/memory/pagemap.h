@@ -1,7 +1,7 @@
-/* blocks/memory/pagemap.h - what /proc/self/pagemap says of pages: which are private copies, and which a file's.
+/* blocks/memory/pagemap.h - which pages are private copies, and which are a file's, by /proc/self/pagemap.
  *
  * The descriptor is the process's own page map. A child has to open its own, and so has a process whose program closed
- * it: swn_pagemap_scan sees to the latter, which is why it takes a pointer. Errors are -errno.
+ * it: swn_pagemap_scan does the latter, so it takes a pointer. Errors are -errno.
  */
 #ifndef SWN_BLOCKS_MEMORY_PAGEMAP_H
 #define SWN_BLOCKS_MEMORY_PAGEMAP_H
@@ -16,15 +16,15 @@ struct swn_pages {
 
 /* A descriptor, which is in the fd registry. */
 int swn_pagemap_open(void);
-/* Negative ones are left alone. */
+/* Ignores a negative descriptor. */
 void swn_pagemap_close(int fd);
 void swn_pagemap_reopen(int *fd);
 
-/* Counts the pages that are present among `bytes`, whole pages, at addr. */
+/* Counts the present pages among `bytes`, whole pages, at addr. */
 int swn_pagemap_scan(int *fd, uintptr_t addr, size_t bytes, struct swn_pages *out);
 
-/* Whether the kernel tells a file's huge page that is mapped whole from a private copy. Those of 2022 to 2024 (before
- * 6.11 and its backports) do not: every one would look written. */
+/* Whether the kernel tells a fully mapped huge page of a file from a private copy. Kernels of 2022 to 2024 (before 6.11
+ * and its backports) do not: every such page would look written. */
 int swn_pagemap_knows_huge(int *fd);
 
 #endif

@@ -9,7 +9,7 @@
 #include "blocks/memory/reserve.h"
 #include "blocks/memory/transition.h"
 
-/* Parts that are mapped, or go, together. */
+/* The most parts that are mapped or unmapped together. */
 #define STRETCH_MOST 64
 
 struct swn_chunks swn_residency_chunks(const struct swn_residency *s, const struct swn_range *r)
@@ -63,8 +63,8 @@ static void populate(uintptr_t addr, size_t bytes)
         (void)*(volatile unsigned char *)page;
 }
 
-/* A child must not see frames: we reuse them. Its fork handler maps the extents into the hole. Nor is what the file has
- * in core dumps. */
+/* A child must not see frames, as their bytes change: its fork handler maps the extents into the hole. Core dumps leave
+ * out bytes that a file has. */
 static void leave_out(void *at, size_t bytes)
 {
     madvise(at, bytes, MADV_DONTFORK);
@@ -105,14 +105,14 @@ static int is_mapped(const struct swn_part *p)
     return p->range && p->mapped;
 }
 
-/* Parts that lie one behind the other, of one frame or of several. What is done to all of them at once takes one system
- * call, and, what costs more, interrupts other processors once. */
+/* Adjacent parts of one frame or several. An operation on all of them takes one system call, and, more important,
+ * interrupts other processors once. */
 struct stretch {
     struct swn_part *parts[STRETCH_MOST];
     unsigned n;
 };
 
-/* Where the next one begins. */
+/* The begin of the next stretch. */
 struct reached {
     unsigned frame, part;
 };
@@ -122,14 +122,14 @@ static uintptr_t addr_of(const struct swn_part *p)
     return p->frame->addr + p->at;
 }
 
-/* From the first part to the end of the one before `upto`. */
+/* Bytes from part `from` to the end of the part before `upto`. */
 static size_t bytes_of(const struct stretch *st, unsigned from, unsigned upto)
 {
     const struct swn_part *last = st->parts[upto - 1];
     return addr_of(last) + last->bytes - addr_of(st->parts[from]);
 }
 
-/* The next one of parts for which `is` holds. 0: there is none. */
+/* Finds the next stretch of parts for which `is` holds. 0: there is none. */
 static int next_stretch(struct swn_frame *const *frames, unsigned count, struct reached *at,
                         int (*is)(const struct swn_part *), struct stretch *out)
 {
@@ -146,7 +146,7 @@ static int next_stretch(struct swn_frame *const *frames, unsigned count, struct 
     return out->n > 0;
 }
 
-/* The first `mapped` have been mapped anew, writable, while they were in EVICT_COMMIT. */
+/* Ends the transition of parts that stay. The first `mapped` have been mapped anew, writable, in EVICT_COMMIT. */
 static void stretch_stays(const struct stretch *st, unsigned mapped)
 {
     for (unsigned i = mapped; i < st->n; i++)
@@ -179,7 +179,7 @@ static unsigned stretch_leaves(struct swn_residency *s, const struct stretch *st
     return i;
 }
 
-/* The end of those parts from `from` on, of n, of which each follows the one before it. */
+/* The end of the group from part `from` on, within n parts, in which each part follows the one before. */
 static unsigned group_end(const struct stretch *st, unsigned from, unsigned n,
                           int (*follows)(const struct swn_part *, const struct swn_part *))
 {
@@ -194,7 +194,7 @@ static int follows_in_pool(const struct swn_part *a, const struct swn_part *b)
     return swn_pool_follows(a->frame, b->frame);
 }
 
-/* Maps the frames of the first n parts, which are in EVICT_COMMIT. Returns of how many it could. */
+/* Maps the frames of the first n parts, which are in EVICT_COMMIT. Returns the number of parts mapped. */
 static unsigned map_frames(struct swn_residency *s, const struct stretch *st, unsigned n)
 {
     unsigned done = 0;
@@ -237,18 +237,18 @@ void swn_residency_publish(struct swn_residency *s, struct swn_frame *const *fra
     }
 }
 
-/* Whether b's bytes lie behind a's in the file as they do in memory. */
+/* Whether b's bytes follow a's in the file as in memory. */
 static int follows_in_file(const struct swn_part *a, const struct swn_part *b)
 {
     return a->file == b->file && a->off + a->bytes == b->off && !a->range->mapped_file == !b->range->mapped_file;
 }
 
-/* Maps the extents of the first n parts, which are in EVICT_COMMIT. Returns of how many it could. */
+/* Maps the extents of the first n parts, which are in EVICT_COMMIT. Returns the number of parts mapped. */
 static unsigned map_extents(struct swn_residency *s, const struct stretch *st, unsigned n)
 {
     unsigned done = 0;
-    /* Where one mapping is not enough: page-table entries go once for all of them. A thread that reads meanwhile finds
-     * the frames again. */
+    /* If one mapping does not suffice, removes the page-table entries of all of them at once. A thread that reads
+     * meanwhile finds the frames again. */
     if (n && group_end(st, 0, n, follows_in_file) < n)
         madvise((void *)addr_of(st->parts[0]), bytes_of(st, 0, n), MADV_DONTNEED);
     for (unsigned end; done < n; done = end) {

@@ -58,7 +58,7 @@ void swn_residency_drop(struct swn_residency *s, uintptr_t at, size_t bytes)
     swn_transition_divide_huge(s, at, at + bytes);
     swn_reserve_drop((void *)at, bytes);
     swn_transition_forget_huge(s, at, at + bytes);
-    swn_huge_refuse(at, bytes); /* whoever gets it next may have other neighbours there */
+    swn_huge_refuse(at, bytes); /* the next range there may have other neighbours */
 }
 
 int swn_residency_scan(struct swn_residency *s, const struct swn_range *r, struct swn_pages *out)
@@ -89,16 +89,16 @@ static void drop_extent(struct swn_residency *s, struct swn_extent_file *file, u
                         uint64_t epoch)
 {
     file->refs--;
-    /* A child forked since still maps it, and children never write their parent's file. */
+    /* A child forked since then still maps the extent, and children never write their parent's file. */
     if (epoch == s->fork_epoch && file == s->spill)
         swn_spill_drop(file, off, size);
 }
 
-/* The range's ordinary pages are gone. */
+/* Accounts for a range whose ordinary pages are gone. */
 static void pages_left(struct swn_residency *s, struct swn_range *r)
 {
     size_t size = swn_round_up(r->len, SWN_PAGE);
-    if (r->span > size) /* warm pages behind the last one asked for */
+    if (r->span > size) /* warm pages behind the last requested byte */
         swn_residency_drop(s, r->addr + size, r->span - size);
     s->resident_bytes -= r->size;
     r->size = size;
@@ -147,13 +147,13 @@ void swn_residency_stay(struct swn_range *r)
     undo(r, SWN_RESIDENT);
 }
 
-/* Whether the range's place in the spill file is nobody else's: not a child's either, who may have it mapped. */
+/* Whether the range alone has its extent in the spill file: no child may have it mapped, either. */
 static int has_reserved_extent(const struct swn_residency *s, const struct swn_range *r)
 {
     return r->reserved_extent == s->spill && r->extent_epoch == s->fork_epoch;
 }
 
-/* Where the range is written. */
+/* The offset at which the range is written, reserved if need be. */
 static uint64_t reserve_extent(struct swn_residency *s, struct swn_range *r)
 {
     if (has_reserved_extent(s, r))
@@ -248,7 +248,7 @@ int swn_residency_unshare(struct swn_residency *s, struct swn_range *r)
 {
     if (!r->shared)
         return 0;
-    /* Stores of other threads land in the same page cache until this moment, and in private copies from then on. */
+    /* Stores of other threads reach the same page cache until this moment, and private copies from then on. */
     int err = swn_residency_take_over(s, r);
     if (err)
         return err;
@@ -266,14 +266,14 @@ static void forget_extent(struct swn_residency *s, struct swn_range *r)
     atomic_store(&r->state, SWN_RESIDENT);
 }
 
-/* The pages at `from` in place of what is there, likewise in one step. */
+/* Moves the pages at `from` to the range's address, also in one step. */
 static int move_here(struct swn_residency *s, struct swn_range *r, void *from)
 {
     size_t size = swn_round_up(r->len, SWN_PAGE);
     swn_transition_divide_huge(s, r->addr, r->addr + size);
     if (mremap(from, size, size, MREMAP_MAYMOVE | MREMAP_FIXED, (void *)r->addr) == MAP_FAILED) {
         int err = -errno;
-        map_at(s, r, MAP_PRIVATE, r->file, r->extent); /* the kernel may have made room already */
+        map_at(s, r, MAP_PRIVATE, r->file, r->extent); /* the kernel may already have unmapped the address */
         swn_residency_forget(s, r);
         return err;
     }
@@ -309,7 +309,7 @@ int swn_residency_make_resident(struct swn_residency *s, struct swn_range *r, vo
     return 0;
 }
 
-/* Maps [addr, addr + bytes) of r's extent again, where nothing else is mapped. */
+/* Maps [addr, addr + bytes) of r's extent again, except where frames are mapped. */
 static int remap_part(struct swn_residency *s, struct swn_range *r, uintptr_t addr, size_t bytes)
 {
     struct swn_pages pages = {0};
@@ -354,16 +354,16 @@ void swn_residency_free(struct swn_residency *s, struct swn_range *r, int warm)
     size_t size = swn_round_up(r->len, SWN_PAGE);
     int streamed = swn_state_of(r) == SWN_FILE_BACKED;
     swn_residency_forget(s, r);
-    /* What stays mapped for now must be nobody's memory, and no page that anything else changes. */
+    /* The mapping may stay for now only if it holds no memory that counts, and no page that other code changes. */
     int later = r->foreign_map && streamed && !r->mapped_file && !r->planned_place && !r->shared;
     if (r->mapped_file) {
-        warm = 1; /* whatever is mapped there is the program's */
+        warm = 1; /* the mapping there is the program's */
     } else if (later) {
         warm = 0;
     } else if (r->foreign_map) {
-        /* Its address space must be ordinary memory again before anybody else gets it. */
+        /* The addresses must be ordinary memory again before another range gets them. */
         if (swn_transition_map_anonymous(s, r->addr, r->span)) /* up to the last granule's end: a frame was mapped */
-            return;                                            /* out of mappings: the range is lost, not reused */
+            return; /* no mappings left: the addresses are lost, not reused */
         warm = 0;
     }
     if (streamed)
@@ -383,7 +383,7 @@ void swn_residency_tidy(struct swn_residency *s)
     struct swn_piece piece;
     while (swn_arena_take_mapped(s->arena, &piece))
         if (!swn_transition_map_anonymous(s, piece.addr,
-                                          piece.bytes)) /* else out of mappings: it is lost, not used again */
+                                          piece.bytes)) /* else no mappings left: the addresses are lost, not reused */
             swn_arena_unmapped(s->arena, &piece);
 }
 

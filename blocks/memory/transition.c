@@ -15,7 +15,7 @@ static unsigned char *huge_at(const struct swn_residency *s, uintptr_t at)
     return &s->huge[(at - swn_arena_lo(s->arena)) / SWN_HUGE];
 }
 
-/* Of memory that the program has mapped nothing is known. */
+/* Huge pages in mappings of the program are not tracked. */
 static int is_arenas(const struct swn_residency *s, uintptr_t at)
 {
     return at >= swn_arena_lo(s->arena) && at < swn_arena_hi(s->arena);
@@ -53,7 +53,7 @@ int swn_transition_map(struct swn_residency *s, const struct swn_range *r, uintp
                           file->fetch.fd, off);
     if (!err)
         swn_transition_forget_huge(s, addr, addr + size);
-    if (!err && r->mapped_file) /* as the rest of the program's mapping is */
+    if (!err && r->mapped_file) /* like the rest of the program's mapping */
         madvise((void *)addr, size, MADV_RANDOM);
     if (!err && !r->mapped_file)
         swn_reserve_dump((void *)addr, size, 0);

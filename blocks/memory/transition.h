@@ -1,8 +1,8 @@
-/* blocks/memory/transition.h - the steps by which what stands behind an address changes, for residency.c and publish.c,
- * and the fault handler's part in them.
+/* blocks/memory/transition.h - the steps by which the backing of an address changes, for residency.c and publish.c, and
+ * the fault handler's part in them.
  *
  * A range that leaves is read-only (EVICTING) while its bytes are secured. A store that comes in that time faults, and
- * swn_residency_trap, called by the SIGSEGV handler, sends the range back (EVICT_ABORTED). Between the last look and
+ * swn_residency_trap, called by the SIGSEGV handler, sends the range back (EVICT_ABORTED). Between the last check and
  * the new mapping (EVICT_COMMIT) a store waits in the handler: the step takes microseconds and ends in a writable
  * mapping either way. So no store is ever lost, and none ever fails.
  *
@@ -24,36 +24,35 @@ static inline int swn_state_of(const struct swn_range *r)
     return atomic_load(&((struct swn_range *)(uintptr_t)r)->state);
 }
 
-/* RESIDENT or FILE_BACKED -> EVICTING: from here on a store into the range faults. On an error swn_transition_undo is
- * to follow as well. */
+/* RESIDENT or FILE_BACKED -> EVICTING: from here on a store into the range faults. After an error the caller calls
+ * swn_transition_undo, too. */
 int swn_transition_begin(struct swn_range *r);
-/* EVICTING -> EVICT_COMMIT: from here on a store waits, and finds what is mapped next. -EBUSY: a store sent the range
- * back. */
+/* EVICTING -> EVICT_COMMIT: from here on a store waits for the next mapping. -EBUSY: a store sent the range back. */
 int swn_transition_commit(struct swn_range *r);
-/* Both steps for bytes of a range that its extent has already; *pages: what was there. -EBUSY also for private copies.
- */
+/* Both steps for bytes of a range that its extent has already; *pages: the pages that were present. -EBUSY also for
+ * private copies. */
 int swn_transition_begin_clean(struct swn_residency *s, struct swn_range *r, uintptr_t addr, size_t bytes,
                                struct swn_pages *pages);
-/* Ends what fault handlers do to the range: waits for the one that sends it back, and none begins to. */
+/* Ends the work of fault handlers on the range: waits for one that sends the range back, and lets no other begin. */
 void swn_transition_stop(struct swn_range *r);
-/* These bytes of the range are writable again, and it is in `state`. */
+/* Makes these bytes of the range writable again, and sets `state`. */
 void swn_transition_undo(struct swn_range *r, uintptr_t addr, size_t bytes, int state);
 int swn_transition_protect(uintptr_t addr, size_t bytes, int prot);
 
-/* Maps `size` bytes of the file at addr in place of what is there, in one mmap: a reader sees the old pages or the new
- * ones, never a hole. how: MAP_PRIVATE or MAP_SHARED. */
+/* Maps `size` bytes of the file at addr in place of the present mapping, in one mmap: a reader sees the old pages or
+ * the new ones, never a hole. how: MAP_PRIVATE or MAP_SHARED. */
 int swn_transition_map(struct swn_residency *s, const struct swn_range *r, uintptr_t addr, size_t size, int how,
                        const struct swn_extent_file *file, uint64_t off);
-/* Ordinary pages, which are zero, in place of what is there. */
+/* Maps ordinary pages, which are zero, in place of the present mapping. */
 int swn_transition_map_anonymous(struct swn_residency *s, uintptr_t addr, size_t bytes);
 
-/* Before the pages of [at, end) go: what stays of the huge pages at its ends is small from now on. */
+/* Before the pages of [at, end) go: splits the huge pages at both ends, whose rest is small from now on. */
 void swn_transition_divide_huge(struct swn_residency *s, uintptr_t at, uintptr_t end);
-/* After they have gone. */
+/* After these pages have gone. */
 void swn_transition_forget_huge(struct swn_residency *s, uintptr_t at, uintptr_t end);
 
 /* For the fault handler; async-signal-safe. 0: addr is not in a range. Else the instruction is to be repeated; 2: the
- * call has repaired the cause of the fault, or waited for it to go; 1: it found nothing to repair. */
+ * call has removed the cause of the fault, or waited until it was gone; 1: it found nothing to repair. */
 int swn_residency_trap(struct swn_residency *s, uintptr_t addr);
 
 #endif

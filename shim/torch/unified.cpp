@@ -348,8 +348,8 @@ at::Tensor to_copy(const at::Tensor &self, c10::optional<at::ScalarType> dtype, 
     return at::native::_to_copy(self, dtype, layout, device, pin, non_blocking, format);
 }
 
-// Whether a kernel of the device makes the copy, and can read the bytes. The runtime's own copies ask who owns a
-// pointer's memory, and may judge swapnet's memory wrongly.
+// Whether a kernel of the device makes the copy, and can read the bytes. The runtime's own copies ask for the owner
+// of a pointer's memory, and may judge swapnet's memory wrongly.
 bool converts(const at::Tensor &self, const at::Tensor &source, const Owner *o)
 {
     return self.device() == source.device() && self.scalar_type() != source.scalar_type() && !forked &&
