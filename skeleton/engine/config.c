@@ -193,6 +193,7 @@ static const struct variable variables[] = {
     {"SWAPNET_VERBOSE", set_flag, offsetof(struct swn_config, verbose)},
     {"SWAPNET_DISK", set_path, offsetof(struct swn_config, disk_path)},
     {"SWAPNET_STRICT", set_flag, offsetof(struct swn_config, strict)},
+    {"SWAPNET_STORE_ALL", set_flag, offsetof(struct swn_config, store_all)},
     {"SWAPNET_FETCH", set_fetch, 0},
     {"SWAPNET_ENFORCE", set_flag, offsetof(struct swn_config, enforce)},
     {"SWAPNET_WITHOUT", set_without, 0},

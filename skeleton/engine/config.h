@@ -49,6 +49,7 @@ struct swn_config {
     char name[SWN_LABEL_NAME];    /* SWAPNET_NAME, or "": the program's own */
     char store_dir[PATH_MAX];     /* SWAPNET_STORE, else $XDG_CACHE_HOME/swapnet, else $HOME/.cache/swapnet */
     int store_off;                /* SWAPNET_STORE=off: no block stores; the spill file is in the default directory */
+    int store_all;                /* SWAPNET_STORE_ALL: checkpoints that fit are registered too */
     char stats_path[PATH_MAX];    /* SWAPNET_STATS, or "" */
     char trace_path[PATH_MAX];    /* SWAPNET_TRACE, or "" */
     char profile_path[PATH_MAX];  /* SWAPNET_PROFILE, or "" */

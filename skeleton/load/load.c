@@ -50,6 +50,9 @@ static int looks_like_a_checkpoint(struct swn_engine *e, int fd)
     return !memcmp(head, "PK\3\4", 4) || (!head[7] && head[8] == '{');
 }
 
+/* Of a smaller file there is nothing to gain. */
+#define STORE_ALL_LEAST ((uint64_t)1 << 20)
+
 /* Whether a file of that size is better registered than read: it is large, or does not fit beside the model that it is
  * loaded into. The latter tells one shard of many from a small file. */
 int swn_load_worth_a_store(struct swn_engine *e, uint64_t bytes)
@@ -57,7 +60,8 @@ int swn_load_worth_a_store(struct swn_engine *e, uint64_t bytes)
     pthread_mutex_lock(&e->lock);
     uint64_t live = e->counters.live_bytes;
     pthread_mutex_unlock(&e->lock);
-    return bytes > e->budget.limit / 2 || live + bytes > e->budget.limit;
+    return bytes > e->budget.limit / 2 || live + bytes > e->budget.limit ||
+           (e->config.store_all && bytes >= STORE_ALL_LEAST);
 }
 
 /* The names of the stores that ranges are mapped from, or will be: the other shards of this model. */

@@ -49,6 +49,11 @@ def answer(found):
 
 def test_models_take_turns_within_one_budget(torch, made):
     where = made(torch)
+    with engine(torch, where, budget=120) as e:  # either large model fits, and would be read into memory
+        for number, name in enumerate(("large", "other", "small")):
+            e.load(number, where / f"{name}.pt")
+    stats = json.loads((where / "stats.json").read_text())
+    assert stats["deferred_bytes"] > 80 << 20 and stats["spilled_bytes"] == 0
     with engine(torch, where, budget=24) as e:
         for number, name in enumerate(("large", "other", "small")):
             head, tensors, _ = e.load(number, where / f"{name}.pt")
