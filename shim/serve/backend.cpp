@@ -125,8 +125,10 @@ void describe(const struct swn_model *m, struct swn_wire_tensor *tensors, uint32
     const c10::TypePtr &type = m->program->result_type;
     size_t results = 1, room = SWN_WIRE_TENSORS - m->program->inputs.size();
     *inputs = 0;
+    // Clients have to send each input that is described.
     for (const auto &input : m->program->inputs)
-        tensors[(*inputs)++] = input.described;
+        if (!input.optional)
+            tensors[(*inputs)++] = input.described;
     if (type->kind() == c10::TypeKind::TupleType)
         results = type->containedTypes().size();
     *outputs = 0;

@@ -31,8 +31,8 @@ struct swn_serve_backend {
     uint64_t (*weight_bytes)(const struct swn_model *m);
     /* Layer groups of requests that begin now; at least 1. */
     uint32_t (*groups)(const struct swn_model *m);
-    /* Describes inputs, then outputs, in tensors[], room for SWN_WIRE_TENSORS; what is not known is SWN_ELEMENT_NONE
-     * with rank 0, or a dimension of -1. */
+    /* Describes the inputs that a request must have, then outputs, in tensors[], room for SWN_WIRE_TENSORS; what is not
+     * known is SWN_ELEMENT_NONE with rank 0, or a dimension of -1. */
     void (*describe)(const struct swn_model *m, struct swn_wire_tensor *tensors, uint32_t *inputs, uint32_t *outputs);
 
     /* A request begins. Copies the inputs, whose bytes lie at their offsets from `buffer`. The bounds are checked. */
