@@ -5,7 +5,9 @@ import harness
 
 FORMS = ("convnet traced", "convnet scripted", "mlp traced", "branches", "containers", "in place", "state", "same", "forked",
          "half", "integers")
-TORCHVISION = [f"{name} {how}" for name in ("resnet18", "mobilenet_v2", "vit_b_16", "vgg19") for how in ("traced", "scripted")]
+TORCHVISION = ("alexnet convnext_tiny densenet121 efficientnet_b0 googlenet inception_v3 maxvit_t mnasnet1_0 mobilenet_v2 "
+               "mobilenet_v3_small regnet_y_400mf resnet18 resnet50 resnext50_32x4d shufflenet_v2_x1_0 squeezenet1_1 swin_t "
+               "vgg11 vgg19 vit_b_16").split()
 
 
 def backend(torch):
@@ -38,5 +40,6 @@ def test_tape_has_the_bits_of_forward_within_a_budget(torch):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", TORCHVISION)
 def test_tape_of_torchvision_has_the_bits_of_forward(torch, name):
-    run = harness.plain(torch, "tape", str(backend(torch)), name, timeout=600)
+    run = harness.plain(torch, "tape", str(backend(torch)), f"{name} traced", f"{name} scripted", timeout=600)
     checked(run)
+    assert run.record["values"][f"{name} traced: groups"] > 20

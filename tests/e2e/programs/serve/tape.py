@@ -118,7 +118,8 @@ def form(name):
     if name in FORMS:
         return FORMS[name]
     model, how = name.split()
-    return lambda: _models.torchvision_model(model), lambda s: (_models.image(s, size=224),), how == "traced"
+    size = 299 if model == "inception_v3" else 224
+    return lambda: _models.torchvision_model(model), lambda s: (_models.image(s, size=size),), how == "traced"
 
 
 def flat(result):

@@ -79,6 +79,11 @@ def batch(seed):
 _TORCHVISION_MODELS = {
     "vgg19": "vgg", "resnet18": "resnet", "resnet101": "resnet", "resnet152": "resnet",
     "vit_b_16": "vision_transformer", "mobilenet_v2": "mobilenetv2",
+    # Served ones only.
+    "alexnet": "alexnet", "convnext_tiny": "convnext", "densenet121": "densenet", "efficientnet_b0": "efficientnet",
+    "googlenet": "googlenet", "inception_v3": "inception", "maxvit_t": "maxvit", "mnasnet1_0": "mnasnet",
+    "mobilenet_v3_small": "mobilenetv3", "regnet_y_400mf": "regnet", "resnet50": "resnet", "resnext50_32x4d": "resnet",
+    "shufflenet_v2_x1_0": "shufflenetv2", "squeezenet1_1": "squeezenet", "swin_t": "swin_transformer", "vgg11": "vgg",
 }
 
 
@@ -88,9 +93,9 @@ def torchvision_model(name):
         _stub_torchvision()
     module = importlib.import_module(f"torchvision.models.{_TORCHVISION_MODELS[name]}")
     # VGG's own initialisation draws 574 MB of normal numbers; PyTorch's default one, scaled, serves as well.
-    options = {"init_weights": False} if name == "vgg19" else {}
+    options = {"init_weights": False} if name in ("vgg19", "vgg11", "googlenet", "inception_v3") else {}
     model = getattr(module, name)(**options)
-    if name == "vgg19":
+    if name in ("vgg19", "vgg11"):
         undamped(model)
     if name == "vit_b_16":
         nn.init.normal_(model.heads.head.weight, std=0.02)  # zero by default: every output would be zero
