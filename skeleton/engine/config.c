@@ -204,6 +204,8 @@ static const struct variable variables[] = {
     {"SWAPNET_URGENCY", set_urgency, 0},
     {"SWAPNET_NAME", set_name, 0},
     {"SWAPNET_LIBRARY", set_nothing, 0},
+    {"SWAPNET_PYTHON", set_nothing, 0},
+    {"SWAPNET_TORCH", set_nothing, 0},
 };
 #define VARIABLES (sizeof(variables) / sizeof(variables[0]))
 

@@ -9,7 +9,7 @@ import pytest
 import harness
 from serve_engine import Engine, Head, ServeError
 
-MODELS = ("large:1024:12", "other:1024:10", "small:64:3")
+MODELS = ("large:1024:12:4", "other:1024:10:4", "small:64:3:4", "tall:1024:3:8192")
 ENGINE = harness.BUILD / "bin" / "swapnet-engine"
 
 
@@ -37,10 +37,10 @@ def engine(torch, where, budget=None, **variables):
         yield e
 
 
-def request(where, name, seed):
+def request(where, name, seed, rows=4):
     """(inputs, what the model's own forward() answers)"""
     data = (where / f"{name}.{seed}.in").read_bytes()
-    return [("input", "FP32", (4, len(data) // 16), data)], (where / f"{name}.{seed}.out").read_bytes()
+    return [("input", "FP32", (rows, len(data) // rows // 4), data)], (where / f"{name}.{seed}.out").read_bytes()
 
 
 def answer(found):
@@ -164,3 +164,16 @@ def test_engine_without_a_pytorch_says_so(made):
             said = e.process.communicate(timeout=120)[1].decode()
         assert e.process.returncode == 3
         assert words in said and said.count("\n") == 1, said
+
+
+def test_request_larger_than_the_budget_is_answered_within_it(torch, made):
+    where = made(torch)
+    with engine(torch, where, budget=24) as e:
+        e.load(1, where / "tall.pt")
+        e.load(2, where / "large.pt")
+        inputs, want = request(where, "tall", 0, rows=8192)
+        assert answer(e.infer(1, inputs)) == want
+        inputs, want = request(where, "large", 0)
+        assert answer(e.infer(2, inputs)) == want
+    stats = json.loads((where / "stats.json").read_text())
+    assert stats["over_budget_bytes"] == 0 and stats["peak_resident_bytes"] <= 24 << 20

@@ -44,7 +44,8 @@ static void everything(void **state)
                                 "SWAPNET_VERBOSE=1", "SWAPNET_STRICT=1", "SWAPNET_STORE_ALL=1", "SWAPNET_FETCH=pread",
                                 "SWAPNET_ENFORCE=0", "SWAPNET_UNIFIED=managed", "SWAPNET_DEVICE=privateuseone",
                                 "SWAPNET_WITHOUT=slices,prefetch", "SWAPNET_DEVICE_BUDGET=3G", "SWAPNET_NAME=camera-1",
-                                "SWAPNET_DISK=sd.json", "SWAPNET_LIBRARY=/x", "SWAPNETWORK=1", "PATH=/bin")),
+                                "SWAPNET_DISK=sd.json", "SWAPNET_LIBRARY=/x", "SWAPNET_PYTHON=/p", "SWAPNET_TORCH=/t",
+                                "SWAPNETWORK=1", "PATH=/bin")),
         0);
     assert_int_equal(c.budget_bytes, 3u << 29);
     assert_string_equal(c.store_dir, "/s");
