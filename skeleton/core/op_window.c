@@ -191,7 +191,7 @@ static int is_weight(struct swn_engine *e, struct swn_range *r)
     if (swn_tensor_of(r)->registered) /* it stays, whatever the plan */
         return 0;
     int loaded = atomic_load(&r->state) == SWN_FILE_BACKED && r->file->immutable; /* programs do not compute these */
-    if (!loaded && e->ops.seq - swn_tensor_of(r)->alloc_seq < SWN_AGED_OPS)
+    if (!loaded && !swn_is_aged(e, r))
         return 0;
     return (++swn_tensor_of(r)->aged_reads >= 2 || atomic_load(&r->state) == SWN_FILE_BACKED) && swn_weight_add(e, r);
 }
@@ -222,6 +222,10 @@ static void access(struct swn_engine *e, struct swn_thread_state *t, struct swn_
     }
     t->ready_ns = now;
     t->last_access = ++e->weights.accesses;
+    struct swn_weight *weight = &e->weights.all[r->weight];
+    if (weight->read_at && t->last_access - weight->read_at > weight->widest_gap)
+        weight->widest_gap = t->last_access - weight->read_at;
+    weight->read_at = t->last_access;
     uint64_t passes = t->cursor.passes;
     if (!swn_access_order_record(e->weights.order, &t->cursor, t->last_weight))
         t->next_plan_try = 0;

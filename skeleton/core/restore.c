@@ -9,6 +9,7 @@
 #include "skeleton/core/eviction.h"
 #include "skeleton/core/residency_steps.h"
 #include "skeleton/core/restore.h"
+#include "skeleton/engine/weights.h"
 
 /* Inputs up to this part of the budget may become resident again for good. */
 #define RESTORE_PART 16
@@ -68,8 +69,8 @@ void swn_restore_input(struct swn_engine *e, struct swn_range *r)
 {
     size_t size = swn_round_up(r->len, SWN_PAGE);
     if (!e->plan.planned || r->weight >= 0 || r->mapped_file || swn_tensor_of(r)->readers || r->shared ||
-        e->ops.seq - swn_tensor_of(r)->alloc_seq < SWN_AGED_OPS || r->len > e->budget.limit / RESTORE_PART ||
-        atomic_load(&r->state) != SWN_FILE_BACKED || r->file->immutable)
+        !swn_is_aged(e, r) || r->len > e->budget.limit / RESTORE_PART || atomic_load(&r->state) != SWN_FILE_BACKED ||
+        r->file->immutable)
         return;
     uint32_t n = ++swn_tensor_of(r)->evicted_reads;
     if (swn_tensor_of(r)->recalled && !e->plan.dirty) {

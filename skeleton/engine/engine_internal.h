@@ -36,6 +36,8 @@ struct swn_weight {
     int joined;               /* by the same operator */
     int oversize;             /* does not fit the plan's ring, and is not sliced: the mapping serves it */
     double compute_ns, op_ns; /* as in struct swn_plan_weight */
+    uint64_t read_at;         /* number of its last access among those of all weights */
+    uint64_t widest_gap;      /* accesses from one of its own to the next, at most; 0: there was one */
 };
 #define SWN_WEIGHT_BITS 20
 #define SWN_WEIGHT_MOST ((size_t)1 << SWN_WEIGHT_BITS)
@@ -153,7 +155,8 @@ struct swn_operators {
     struct swn_thread_state *threads;
     unsigned thread_count;
     struct swn_op *open;
-    uint64_t seq; /* outermost operators so far */
+    uint64_t seq;  /* outermost operators so far */
+    uint64_t aged; /* SWN_AGED_OPS of this process; 0: that */
 };
 
 /* Counted bytes of nonweight memory. */
@@ -282,8 +285,11 @@ extern struct swn_engine swn_engine_one;
 extern uintptr_t swn_mapped_bounds[2];
 extern const struct swn_io *swn_engine_io; /* the I/O table of the engine; tests replace it */
 
-/* A tensor that is read when it is this many operators old counts as a weight; residual connections are younger. */
+/* A tensor that is read when it is this many operators old counts as a weight; residual connections are younger. Where
+ * features live longer (DenseNet's are read by every later layer of their block), what was taken for a weight and is
+ * freed raises the number of this process, up to SWN_AGED_OPS_MOST. */
 #define SWN_AGED_OPS 64
+#define SWN_AGED_OPS_MOST 4096
 
 /* Whether r is a weight of the order. */
 static inline int swn_is_weight(const struct swn_range *r)

@@ -53,11 +53,28 @@ int swn_weight_add(struct swn_engine *e, struct swn_range *r)
     return 1;
 }
 
+int swn_is_aged(const struct swn_engine *e, const struct swn_range *r)
+{
+    return e->ops.seq - swn_tensor_of(r)->alloc_seq >= (e->ops.aged ? e->ops.aged : SWN_AGED_OPS);
+}
+
+/* What was read again and again after few other weights each time, and is freed, was no weight but part of a pass: a
+ * weight's next read comes a pass later. The order had no use for it. Tensors of its kind, which may be a little older,
+ * are not taken for weights from now on. */
+static void learn_age(struct swn_engine *e, const struct swn_weight *weight)
+{
+    uint64_t age = e->ops.seq - swn_tensor_of(weight->range)->alloc_seq, aged = age + age / 2;
+
+    if (weight->widest_gap && weight->widest_gap * 2 < e->weights.live && age < SWN_AGED_OPS_MOST && aged > e->ops.aged)
+        e->ops.aged = aged;
+}
+
 void swn_weight_remove(struct swn_engine *e, struct swn_range *r)
 {
     if (r->weight < 0)
         return;
     struct swn_weight *n = &e->weights.all[r->weight];
+    learn_age(e, n);
     if (e->features.record)
         e->features.observer->leaving(e);
     swn_access_order_forget(e->weights.order, n->id);

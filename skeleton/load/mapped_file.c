@@ -129,7 +129,7 @@ static struct swn_range *adopt(struct swn_engine *e, uintptr_t lo, uintptr_t hi)
     struct swn_range *r = may ? swn_arena_carve(e->arena, g, lo, hi) : NULL;
     if (r) {
         g->file->refs++;
-        swn_tensor_of(r)->alloc_seq = e->ops.seq - SWN_AGED_OPS; /* no program computes activations into a file */
+        swn_tensor_of(r)->alloc_seq = e->ops.seq - SWN_AGED_OPS_MOST; /* no program computes activations into a file */
         r->extent_epoch = e->res.fork_epoch;
         e->counters.live_bytes += r->len;
         if (e->counters.live_bytes > e->counters.demand_peak)

@@ -136,6 +136,33 @@ static void plan_in_mid_pass(void *arg)
     free_weights();
 }
 
+/* A tensor of the pass that many operators read, as a dense block's features are, does not become part of the order:
+ * its successor in the next pass is another one, and there would never be a plan. */
+static void features_are_no_weights(void *arg)
+{
+    begin(arg);
+    enum swn_use use[] = {SWN_USE_WEIGHT};
+    uint64_t misses = 0;
+    for (unsigned pass = 0; pass < 16; pass++) {
+        struct tensor features, *args[] = {&features};
+        if (pass == 8)
+            misses = e->ops.threads->cursor.misses;
+        CHECK(tensor_make(&features, 256 << 10, pass));
+        for (unsigned i = 0; i < WEIGHTS; i++) {
+            op_read(&weights[i]);
+            for (unsigned k = 0; k < 3 * SWN_AGED_OPS / WEIGHTS; k++) {
+                struct swn_op op;
+                op_open(&op, args, use, 1);
+                CHECK(tensor_right(&features, features.own));
+                op_close(&op);
+            }
+        }
+        tensor_free(&features);
+    }
+    CHECK(e->plan.planned && e->weights.live == WEIGHTS && e->ops.threads->cursor.misses == misses);
+    free_weights();
+}
+
 /* Raw stores, in whatever state the weight is: streamed, in the window, on its way, kept. */
 static void writes_from_outside(void *arg)
 {
@@ -410,6 +437,7 @@ static void on_every_path(void (*test)(void *arg))
 ON_EVERY_PATH(at_its_own_address)
 ON_EVERY_PATH(input_comes_back)
 ON_EVERY_PATH(plan_in_mid_pass)
+ON_EVERY_PATH(features_are_no_weights)
 ON_EVERY_PATH(writes_from_outside)
 ON_EVERY_PATH(store_into_a_frame)
 ON_EVERY_PATH(storage_moves_inside)
@@ -494,6 +522,7 @@ int main(void)
         cmocka_unit_test(at_its_own_address_on_every_path),
         cmocka_unit_test(input_comes_back_on_every_path),
         cmocka_unit_test(plan_in_mid_pass_on_every_path),
+        cmocka_unit_test(features_are_no_weights_on_every_path),
         cmocka_unit_test(writes_from_outside_on_every_path),
         cmocka_unit_test(storage_moves_inside_on_every_path),
         cmocka_unit_test(store_into_a_frame_on_every_path),
