@@ -287,8 +287,7 @@ int main(int argc, char **argv)
     /* What a model prints is no output of ours. */
     if (dup2(STDERR_FILENO, STDOUT_FILENO) < 0)
         swn_say("engine: cannot redirect the output: %s", strerror(errno));
-    /* Models come one by one: the first would be read into memory, and written to the disk when the last one comes. */
-    setenv("SWAPNET_STORE_ALL", "1", 0);
+    setenv("SWAPNET_MANY_MODELS", "1", 0);
     /* A request that does not fit fails; the memory of others is not taken for it. */
     setenv("SWAPNET_STRICT", "1", 0);
     engine.in = swn_engine_packet_new();

@@ -70,8 +70,7 @@ static struct swn_range *victim(struct swn_engine *e, const struct swn_range *sp
     return best;
 }
 
-/* Whether the frame belongs to an idle model: not used for longer than a cycle of all weights takes. */
-static int is_idle(const struct swn_engine *e, const struct swn_frame *f)
+int swn_reclaim_is_idle(const struct swn_engine *e, const struct swn_frame *f)
 {
     const struct swn_frame_use *use = swn_frame_use(f);
     return use->last_op + IDLE_OPS < e->ops.seq && e->weights.accesses > use->last_access + 2 * e->weights.live;
@@ -85,7 +84,7 @@ static struct swn_frame *frame_victim(struct swn_engine *e, int used)
     for (struct swn_frame *f = e->pool ? swn_pool_first(e->pool) : NULL; f; f = f->next) {
         if (!swn_frame_may_go(e, f))
             continue;
-        if ((!f->pinned_by_plan && !swn_frame_use(f)->wanted) || is_idle(e, f))
+        if ((!f->pinned_by_plan && !swn_frame_use(f)->wanted) || swn_reclaim_is_idle(e, f))
             return f;
         last = f;
     }
@@ -190,7 +189,7 @@ static int evict_one(struct swn_engine *e, const struct swn_range *spare, int ma
 void swn_ring_shrink(struct swn_engine *e)
 {
     struct swn_frame *f = e->pool ? swn_pool_first(e->pool) : NULL;
-    while (f && swn_ring_bytes(e) > e->plan.ring_goal && !swn_pool_free_bytes(e->pool)) {
+    while (f && swn_ring_bytes(e) > e->plan.ring_goal && !swn_pool_free_bytes(e->pool) && !swn_ring_may_exceed(e, 0)) {
         if (f->pinned_by_plan || !swn_frame_may_go(e, f)) {
             f = f->next;
             continue;
@@ -198,7 +197,7 @@ void swn_ring_shrink(struct swn_engine *e)
         swn_frame_evict(e, f); /* and neighbours, if a range was written to that has to become resident */
         f = swn_pool_first(e->pool);
     }
-    if (swn_ring_bytes(e) > e->plan.ring_goal)
+    if (swn_ring_bytes(e) > e->plan.ring_goal && !swn_ring_may_exceed(e, 0))
         trim_frames(e, swn_ring_bytes(e) - e->plan.ring_goal);
 }
 

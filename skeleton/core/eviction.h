@@ -17,6 +17,8 @@ void swn_reclaim_note_shortage(struct swn_engine *e, size_t other);
 /* Whether `bytes` more fit once pages that no tensor uses have gone. */
 int swn_reclaim_free_fits(struct swn_engine *e, size_t bytes);
 int swn_shrink_step(struct swn_engine *e, int force);
+/* Whether the frame belongs to an idle model: not used for longer than a cycle of all weights takes. */
+int swn_reclaim_is_idle(const struct swn_engine *e, const struct swn_frame *f);
 /* Frames beyond the ring's goal leave as soon as no operator uses them. */
 void swn_ring_shrink(struct swn_engine *e);
 void swn_ring_lend(struct swn_engine *e, size_t bytes);

@@ -17,6 +17,7 @@
 #include "skeleton/engine/weights.h"
 #include "skeleton/engine/accounting.h"
 #include "skeleton/core/residency_steps.h"
+#include "skeleton/core/ring_size.h"
 
 /* A cursor that has not moved for this many accesses has no share of the ring. */
 #define IDLE_ACCESSES 4096
@@ -34,7 +35,8 @@ static struct swn_frame *stale_frame(struct swn_engine *e, int force)
 {
     struct swn_frame *ahead = NULL;
     for (struct swn_frame *f = swn_pool_first(e->pool); f; f = f->next) {
-        if (f->pinned_by_plan || !swn_frame_may_go(e, f))
+        int stays = f->pinned_by_plan && !(e->config.stores & SWN_MANY_MODELS && swn_reclaim_is_idle(e, f));
+        if (stays || !swn_frame_may_go(e, f))
             continue;
         if (!swn_frame_use(f)->wanted)
             return f;
@@ -231,7 +233,7 @@ static struct swn_frame *place(struct swn_engine *e, const struct swn_range *r, 
     }
     /* Frames that the plan keeps do not make room for the ring, nor for more kept frames. */
     int push = force && !e->plan.planned, kept = c->plan_keep && !room_for_frame(e, r, push), room = kept;
-    if (!room && swn_pool_ring(e->pool) < ring_frames(e))
+    if (!room && (swn_pool_ring(e->pool) < ring_frames(e) || swn_ring_may_exceed(e, swn_pool_unit(e->pool))))
         room = !room_for_frame(e, r, push);
     if (!room && (f = stale_frame(e, force))) {
         evict_run(e, f);

@@ -3,6 +3,7 @@
 
 #include "skeleton/engine/engine_internal.h"
 #include "skeleton/core/ring_size.h"
+#include "skeleton/engine/accounting.h"
 
 #define MIB ((size_t)1 << 20)
 #define FIRST_RING_LEAST (2 * MIB)
@@ -27,4 +28,15 @@ void swn_ring_resize(struct swn_engine *e, size_t bytes)
     size_t unit = swn_pool_unit(e->pool);
     bytes = swn_round_up(bytes, unit);
     e->plan.ring_goal = bytes > unit ? bytes : unit;
+}
+
+int swn_ring_may_exceed(struct swn_engine *e, size_t bytes)
+{
+    size_t now = swn_nonweight_bytes(e), peak = swn_nonweight_needed(e), growth = peak > now ? peak - now : 0;
+
+    if (!(e->config.stores & SWN_MANY_MODELS))
+        return 0;
+    if (bytes && swn_pool_free_bytes(e->pool) >= bytes)
+        return 1; /* free frames count as resident already */
+    return swn_engine_resident(e) + bytes + growth <= e->budget.limit;
 }

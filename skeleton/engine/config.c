@@ -72,6 +72,16 @@ static int set_flag(struct swn_config *c, const struct variable *v, const char *
     return 0;
 }
 
+static int set_many_models(struct swn_config *c, const struct variable *v, const char *value)
+{
+    struct swn_config on = {0};
+    const struct variable flag = {v->name, NULL, offsetof(struct swn_config, stores)};
+    if (set_flag(&on, &flag, value))
+        return fail(c, "%s", on.error);
+    c->stores = (c->stores & ~(unsigned)SWN_MANY_MODELS) | (on.stores ? SWN_MANY_MODELS : 0);
+    return 0;
+}
+
 static int set_bytes(struct swn_config *c, const struct variable *v, const char *value)
 {
     const char *why = "";
@@ -193,7 +203,7 @@ static const struct variable variables[] = {
     {"SWAPNET_VERBOSE", set_flag, offsetof(struct swn_config, verbose)},
     {"SWAPNET_DISK", set_path, offsetof(struct swn_config, disk_path)},
     {"SWAPNET_STRICT", set_flag, offsetof(struct swn_config, strict)},
-    {"SWAPNET_STORE_ALL", set_flag, offsetof(struct swn_config, store_all)},
+    {"SWAPNET_MANY_MODELS", set_many_models, 0},
     {"SWAPNET_FETCH", set_fetch, 0},
     {"SWAPNET_ENFORCE", set_flag, offsetof(struct swn_config, enforce)},
     {"SWAPNET_WITHOUT", set_without, 0},
@@ -277,7 +287,7 @@ int swn_config_load(struct swn_config *c, char *const *env)
     if (rc == 0 && !budget && !c->memory_bytes && c->daemon == SWN_DAEMON_OFF)
         rc = fail(c, "%s", swn_config_no_budget());
     if (rc == 0 && swn_store_is_off(c->store_dir)) {
-        c->store_off = 1;
+        c->stores |= SWN_STORES_OFF;
         c->store_dir[0] = 0;
     }
     if (rc == 0 && !c->store_dir[0])

@@ -30,6 +30,13 @@ enum swn_config_unified {
 /* Values of swn_config.device: SWAPNET_DEVICE=cuda|privateuseone. */
 enum swn_config_device { SWN_CONFIG_CUDA, SWN_CONFIG_PRIVATEUSEONE };
 
+enum swn_config_stores {
+    SWN_STORES_OFF = 1, /* SWAPNET_STORE=off: none; the spill file is in the default directory */
+    /* SWAPNET_MANY_MODELS: the program has many models and uses them in any order. Checkpoints that fit get a store as
+     * well, and memory that no plan needs holds the weights that were read last. */
+    SWN_MANY_MODELS = 2,
+};
+
 /* Bits of swn_config.without: SWAPNET_WITHOUT=PART,PART. */
 enum swn_config_part {
     SWN_WITHOUT_PREFETCH = 1, /* reads ahead */
@@ -48,8 +55,7 @@ struct swn_config {
     double urgency;               /* SWAPNET_URGENCY, 1 unless set */
     char name[SWN_LABEL_NAME];    /* SWAPNET_NAME, or "": the program's own */
     char store_dir[PATH_MAX];     /* SWAPNET_STORE, else $XDG_CACHE_HOME/swapnet, else $HOME/.cache/swapnet */
-    int store_off;                /* SWAPNET_STORE=off: no block stores; the spill file is in the default directory */
-    int store_all;                /* SWAPNET_STORE_ALL: checkpoints that fit are registered too */
+    unsigned stores;              /* enum swn_config_stores */
     char stats_path[PATH_MAX];    /* SWAPNET_STATS, or "" */
     char trace_path[PATH_MAX];    /* SWAPNET_TRACE, or "" */
     char profile_path[PATH_MAX];  /* SWAPNET_PROFILE, or "" */

@@ -51,7 +51,7 @@ static int looks_like_a_checkpoint(struct swn_engine *e, int fd)
 }
 
 /* Of a smaller file there is nothing to gain. */
-#define STORE_ALL_LEAST ((uint64_t)1 << 20)
+#define STORE_LEAST ((uint64_t)1 << 20)
 
 /* Whether a file of that size is better registered than read: it is large, or does not fit beside the model that it is
  * loaded into. The latter tells one shard of many from a small file. */
@@ -61,7 +61,7 @@ int swn_load_worth_a_store(struct swn_engine *e, uint64_t bytes)
     uint64_t live = e->counters.live_bytes;
     pthread_mutex_unlock(&e->lock);
     return bytes > e->budget.limit / 2 || live + bytes > e->budget.limit ||
-           (e->config.store_all && bytes >= STORE_ALL_LEAST);
+           (e->config.stores & SWN_MANY_MODELS && bytes >= STORE_LEAST);
 }
 
 /* The names of the stores that ranges are mapped from, or will be: the other shards of this model. */
@@ -132,7 +132,7 @@ static void open_store(struct swn_engine *e, struct source *s, int fd)
 {
     char why[SWN_ERRMSG] = "";
     struct swn_store *store = NULL;
-    if (e->config.store_off || !looks_like_a_checkpoint(e, fd))
+    if (e->config.stores & SWN_STORES_OFF || !looks_like_a_checkpoint(e, fd))
         return;
     int err = swn_cache_find(&store, e->io, e->config.store_dir, fd, why);
     if (!err) {

@@ -41,7 +41,7 @@ static void everything(void **state)
     assert_int_equal(
         swn_config_load(&c, ENV("SWAPNET=1", "SWAPNET_BUDGET=1.5G", "SWAPNET_BUDGET=7x", "SWAPNET_STORE=/s",
                                 "SWAPNET_STATS=stats.json", "SWAPNET_TRACE=/t", "SWAPNET_VERIFY=/v",
-                                "SWAPNET_VERBOSE=1", "SWAPNET_STRICT=1", "SWAPNET_STORE_ALL=1", "SWAPNET_FETCH=pread",
+                                "SWAPNET_VERBOSE=1", "SWAPNET_STRICT=1", "SWAPNET_MANY_MODELS=1", "SWAPNET_FETCH=pread",
                                 "SWAPNET_ENFORCE=0", "SWAPNET_UNIFIED=managed", "SWAPNET_DEVICE=privateuseone",
                                 "SWAPNET_WITHOUT=slices,prefetch", "SWAPNET_DEVICE_BUDGET=3G", "SWAPNET_NAME=camera-1",
                                 "SWAPNET_DISK=sd.json", "SWAPNET_LIBRARY=/x", "SWAPNET_PYTHON=/p", "SWAPNET_TORCH=/t",
@@ -55,7 +55,7 @@ static void everything(void **state)
     assert_string_equal(c.disk_path, "sd.json");
     assert_int_equal(c.verbose, 1);
     assert_int_equal(c.strict, 1);
-    assert_int_equal(c.store_all, 1);
+    assert_int_equal(c.stores, SWN_MANY_MODELS);
     assert_int_equal(c.fetch, SWN_CONFIG_PREAD);
     assert_string_equal(swn_config_fetch_name(c.fetch), "pread");
     assert_int_equal(c.enforce, 0);

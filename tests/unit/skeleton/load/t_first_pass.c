@@ -64,6 +64,30 @@ static int has_frame(unsigned i)
     return tensor_in_frames(&weights[i]);
 }
 
+/* Models that are used in any order, so that there is no plan: what was read last is in memory, as much of it as the
+ * budget holds, and not the few frames of a ring only. */
+static void many_models(void *arg)
+{
+    enum { MODEL = 5 };
+    unsigned missing = 0, model = 0;
+    uint32_t state = 1;
+    (void)arg;
+    CHECK(engine_begin(BUDGET, SWN_CONFIG_AUTO, NULL) == 0);
+    e->config.stores |= SWN_MANY_MODELS;
+    load_all(write_checkpoint(name_in_a_row));
+    for (unsigned round = 0; round < 40; round++) {
+        state = state * 1664525u + 1013904223u;
+        model = (model + 1 + state / 65536u % (WEIGHTS / MODEL - 1)) % (WEIGHTS / MODEL);
+        for (unsigned i = 0; i < 2 * MODEL; i++) {
+            unsigned k = model * MODEL + i % MODEL;
+            missing += i >= MODEL && !has_frame(k);
+            op_read(&weights[k]);
+            CHECK(swn_engine_resident(e) <= BUDGET);
+        }
+    }
+    CHECK(missing <= MODEL);
+}
+
 static void in_store_order(void *arg)
 {
     (void)arg;
@@ -211,6 +235,7 @@ static void budget_shrinks(void *arg)
     CHECK(tensor_right(&cache, cache.own));
 }
 
+IN_A_CHILD(many_models, 60)
 IN_A_CHILD(in_store_order, 120)
 IN_A_CHILD(in_another_order, 120)
 IN_A_CHILD(as_in_the_layer_before, 120)
@@ -220,9 +245,9 @@ IN_A_CHILD(budget_shrinks, 120)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_in_store_order),         cmocka_unit_test(test_in_another_order),
-        cmocka_unit_test(test_as_in_the_layer_before), cmocka_unit_test(test_in_circles),
-        cmocka_unit_test(test_budget_shrinks),
+        cmocka_unit_test(test_many_models),      cmocka_unit_test(test_in_store_order),
+        cmocka_unit_test(test_in_another_order), cmocka_unit_test(test_as_in_the_layer_before),
+        cmocka_unit_test(test_in_circles),       cmocka_unit_test(test_budget_shrinks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
