@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <xxhash.h>
+
 #include "base/errmsg.h"
 
 #define MAX_READ ((size_t)1 << 30) /* the kernel reads no more than this at a time */
@@ -255,10 +257,32 @@ static int storage_order(const void *a, const void *b, void *ctx)
     return (x->bytes > y->bytes) - (x->bytes < y->bytes);
 }
 
-static int tensor_order(const void *a, const void *b, void *ctx)
+static int hash_order(const void *a, const void *b)
 {
-    const struct swn_ckpt_tensor *all = ctx;
-    return strcmp(all[*(const uint32_t *)a].name, all[*(const uint32_t *)b].name);
+    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    return (x > y) - (x < y);
+}
+
+/* No name twice. Names are sorted by their hashes: a file can have thousands of long ones that differ at their ends. */
+static int check_names(const struct swn_checkpoint *c, char *why)
+{
+    uint64_t twice = 0;
+    int any = 0;
+    uint64_t *hashes = malloc((c->tensor_count + 1) * sizeof(*hashes));
+    if (!hashes)
+        return swn_ckpt_fail(why, -ENOMEM, "no memory to compare a checkpoint's names");
+    for (size_t i = 0; i < c->tensor_count; i++)
+        hashes[i] = XXH3_64bits(c->tensors[i].name, strlen(c->tensors[i].name));
+    qsort(hashes, c->tensor_count, sizeof(*hashes), hash_order);
+    for (size_t i = 1; i < c->tensor_count && !any; i++) {
+        any = hashes[i - 1] == hashes[i];
+        twice = hashes[i];
+    }
+    free(hashes);
+    for (size_t i = 0; any && i < c->tensor_count; i++)
+        if (XXH3_64bits(c->tensors[i].name, strlen(c->tensors[i].name)) == twice)
+            return swn_ckpt_fail(why, -EINVAL, "two tensors have the name '%.200s'", c->tensors[i].name);
+    return 0;
 }
 
 /* Puts the storages into file order: order[new] = old. Cycle by cycle, so that no second array is needed. */
@@ -338,23 +362,17 @@ static void *shrink(void *array, size_t bytes)
 int swn_ckpt_finish(struct swn_ckpt_builder *b, struct swn_checkpoint **out, char why[SWN_ERRMSG])
 {
     struct swn_checkpoint *c = &b->c;
-    size_t longest = c->storage_count > c->tensor_count ? c->storage_count : c->tensor_count;
-    uint32_t *order = malloc((longest + 1) * sizeof(*order)), *place = malloc((c->storage_count + 1) * sizeof(*place));
+    uint32_t *order = malloc((c->storage_count + 1) * sizeof(*order)),
+             *place = malloc((c->storage_count + 1) * sizeof(*place));
     int rc = 0;
     if (!order || !place)
         rc = swn_ckpt_fail(why, -ENOMEM, "no memory to sort a checkpoint's storages");
     if (!rc)
         rc = sort_storages(c, order, place, why);
-    if (!rc) {
-        for (uint32_t i = 0; i < c->tensor_count; i++)
-            order[i] = i;
-        qsort_r(order, c->tensor_count, sizeof(*order), tensor_order, c->tensors);
-        for (size_t i = 1; i < c->tensor_count && !rc; i++)
-            if (!strcmp(c->tensors[order[i - 1]].name, c->tensors[order[i]].name))
-                rc = swn_ckpt_fail(why, -EINVAL, "two tensors have the name '%.200s'", c->tensors[order[i]].name);
-    }
     free(order);
     free(place);
+    if (!rc)
+        rc = check_names(c, why);
     if (!rc)
         rc = sum_up_skipped(b, why);
     if (rc)

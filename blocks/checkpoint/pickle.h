@@ -6,8 +6,9 @@
  * Nothing is imported, nothing is called, and a name outside the list is refused. The accepted pickles are a subset of
  * those that torch.load(weights_only=True) accepts, plus TorchScript's objects on request.
  *
- * Memory: all from the caller's bump, at most about 64 bytes for each byte of the pickle. Time: linear. The machine
- * does not recurse. Not thread-safe for one bump.
+ * Memory: all from the caller's bump, at most about 64 bytes for each byte of the pickle. Time: linear: two bytes of
+ * pickle can name a text or a container of any size again, so whatever is to be known of all its bytes or items is
+ * noted once, when they come. The machine does not recurse. Not thread-safe for one bump.
  */
 #ifndef SWN_BLOCKS_CHECKPOINT_PICKLE_H
 #define SWN_BLOCKS_CHECKPOINT_PICKLE_H
@@ -45,13 +46,23 @@ struct swn_pickle_value {
     uint8_t kind;
     uint8_t hashable : 1; /* may be a dict's key */
     uint8_t ordered : 1;  /* a dict that is an OrderedDict */
+    uint8_t odd : 1;      /* a text: not Latin-1; a tuple: not of integers only; a list: an item may be no dict's key */
     uint8_t visiting : 1; /* set by a walk over the values, to find cycles */
+    uint8_t barren : 1;   /* likewise: it has been through this container, and found no tensor in it */
+    uint8_t compared : 1; /* likewise: no two keys of this dict are equal */
     uint8_t dtype;        /* of a storage; SWN_DTYPE_NONE for quantized ones */
     uint32_t count, room;
     union {
         int64_t i;
-        const char *text;
-        struct swn_pickle_value **items;
+        struct {
+            const char *text;
+            uint64_t hash; /* XXH3-64 of the text */
+        };
+        struct {
+            struct swn_pickle_value **items;
+            uint32_t checked; /* of a dict: so many of its items have been looked at, and hold */
+            uint32_t strange; /* how many of its keys are neither texts nor integers, once they are compared */
+        };
         const struct swn_pickle_global *global;
         const struct swn_pickle_tensor *tensor;
         struct {

@@ -337,6 +337,8 @@ static int metadata(struct swn_pickle_machine *m, const struct swn_pickle_value 
         return 0;
     if (v->kind != SWN_PV_DICT)
         return swn_pickle_fail(m, "a tensor's metadata is not a dict");
+    if (v->count > 4)
+        return swn_pickle_fail(m, "a tensor has metadata other than conj and neg");
     for (uint32_t i = 0; i < v->count; i += 2) {
         if ((!is_text(v->items[i], "conj") && !is_text(v->items[i], "neg")) || v->items[i + 1]->kind != SWN_PV_BOOL)
             return swn_pickle_fail(m, "a tensor has metadata other than conj and neg");
@@ -408,22 +410,22 @@ static int rebuild_tensor(struct swn_pickle_machine *m, const struct swn_pickle_
     return make_tensor(m, &t, out);
 }
 
-/* Attributes of a tensor are not read, but must not be able to change it. */
-static int check_state(struct swn_pickle_machine *m, const struct swn_pickle_value *state)
+/* Attributes of a tensor: they are not read, but must not be able to change it. */
+static int check_state(struct swn_pickle_machine *m, struct swn_pickle_value *state)
 {
-    const struct swn_pickle_value *parts[2] = {state, NULL};
+    struct swn_pickle_value *parts[2] = {state, NULL};
     if (state->kind == SWN_PV_TUPLE && state->count == 2) {
         parts[0] = state->items[0];
         parts[1] = state->items[1];
     }
     for (int part = 0; part < 2 && parts[part]; part++) {
-        const struct swn_pickle_value *v = parts[part];
+        struct swn_pickle_value *v = parts[part];
         if (v->kind == SWN_PV_NONE)
             continue;
         if (v->kind != SWN_PV_DICT)
             return swn_pickle_fail(m, "a tensor's state is not a dict");
-        for (uint32_t i = 0; i < v->count; i += 2) {
-            const struct swn_pickle_value *key = v->items[i];
+        for (; v->checked < v->count; v->checked += 2) {
+            const struct swn_pickle_value *key = v->items[v->checked];
             int refused = key->kind != SWN_PV_TEXT || (key->count >= 2 && !memcmp(key->text, "__", 2));
             for (size_t k = 0; !refused && k < sizeof(properties) / sizeof(*properties); k++)
                 refused = is_text(key, properties[k]);
@@ -466,12 +468,7 @@ static int rebuild_from_type(struct swn_pickle_machine *m, const struct swn_pick
 /* Whether the text has only characters up to U+00FF, as protocol 2 writes bytes. */
 static int is_latin1(const struct swn_pickle_value *v)
 {
-    if (v->kind != SWN_PV_TEXT)
-        return 0;
-    for (uint32_t i = 0; i < v->count; i++)
-        if ((unsigned char)v->text[i] > 0xc3)
-            return 0;
-    return 1;
+    return v->kind == SWN_PV_TEXT && !v->odd;
 }
 
 static int is_device(const struct swn_pickle_value *args)
@@ -563,22 +560,12 @@ static int is_jit_tag(const struct swn_pickle_value *args)
 /* set([...]): without tensors, as tensors in a set have neither names nor an order. */
 static int is_set(const struct swn_pickle_value *args)
 {
-    if (args->count != 1 || args->items[0]->kind != SWN_PV_LIST)
-        return 0;
-    for (uint32_t i = 0; i < args->items[0]->count; i++)
-        if (!args->items[0]->items[i]->hashable)
-            return 0;
-    return 1;
+    return args->count == 1 && args->items[0]->kind == SWN_PV_LIST && !args->items[0]->odd;
 }
 
 static int is_size(const struct swn_pickle_value *args)
 {
-    if (args->count != 1 || args->items[0]->kind != SWN_PV_TUPLE)
-        return 0;
-    for (uint32_t i = 0; i < args->items[0]->count; i++)
-        if (args->items[0]->items[i]->kind != SWN_PV_INT)
-            return 0;
-    return 1;
+    return args->count == 1 && args->items[0]->kind == SWN_PV_TUPLE && !args->items[0]->odd;
 }
 
 /* An OrderedDict or Counter: empty, or for a Counter a copy of a dict. */

@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <xxhash.h>
+
 #include "blocks/checkpoint/builder.h"
 #include "blocks/checkpoint/pickle_globals.h"
 
@@ -186,6 +188,15 @@ static int push_long(struct swn_pickle_machine *m)
     return push_int(m, SWN_PV_INT, (int64_t)v);
 }
 
+/* Has no character above U+00FF. */
+static int is_latin1(const unsigned char *text, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (text[i] > 0xc3)
+            return 0;
+    return 1;
+}
+
 static int push_text(struct swn_pickle_machine *m)
 {
     const unsigned char *p = NULL;
@@ -202,6 +213,8 @@ static int push_text(struct swn_pickle_machine *m)
         return rc;
     v->text = (const char *)p;
     v->count = (uint32_t)n;
+    v->hash = XXH3_64bits(p, n);
+    v->odd = !is_latin1(p, n);
     return push(m, v);
 }
 
@@ -249,6 +262,7 @@ static int make_tuple(struct swn_pickle_machine *m, size_t n)
     for (size_t i = 0; i < n; i++) {
         v->items[i] = m->stack[m->depth + i];
         v->hashable &= v->items[i]->hashable;
+        v->odd |= v->items[i]->kind != SWN_PV_INT;
     }
     return push(m, v);
 }
@@ -293,6 +307,9 @@ static int add_items(struct swn_pickle_machine *m, enum swn_pickle_kind kind, si
         for (size_t i = 0; i < n; i += 2)
             if (!m->stack[first + i]->hashable)
                 return swn_pickle_fail(m, "a dict key is neither a number, a text nor a tuple of them");
+    } else {
+        for (size_t i = 0; i < n; i++)
+            v->odd |= !m->stack[first + i]->hashable;
     }
     rc = extend(m, v, first, n);
     m->depth = first;

@@ -1,4 +1,8 @@
 /* blocks/checkpoint/torch_tensors.c - from the values of a pickle to named tensors; see blocks/checkpoint/torch_zip.h.
+ *
+ * Time: linear in the pickle. The values form a graph, and a path through it costs two bytes of pickle for each step;
+ * so no step may cost more than its container has items. The walk writes a name where it has found a tensor, whose
+ * description pays for the name's bytes, and goes once through a container without tensors.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -6,54 +10,87 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <xxhash.h>
+
 #include "blocks/checkpoint/torch_zip.h"
 
 #define MAX_DEPTH 64
+
+/* A step on the way to a value: a text, or a number where there is none. */
+struct part {
+    const char *text;
+    size_t len;
+    int64_t number;
+    size_t end; /* how long the name is with it; once it is written */
+};
 
 struct walk {
     struct swn_ckpt_builder *b;
     struct swn_ckpt_named *named;
     const char *path;
     char *why;
-    size_t budget, name_len, found; /* found: tensors so far, described or not */
-    int depth;
+    size_t budget, found;             /* found: tensors so far, described or not */
+    int depth, part_count, written;   /* written: so many parts are in `name` */
+    struct part parts[MAX_DEPTH + 1]; /* a step for each container, and the prefix */
     char name[SWN_CKPT_MAX_NAME + 1];
 };
 
-/* Appends a part to the name; *before is the name_len to restore afterwards. */
-static int enter(struct walk *w, const char *part, size_t len, size_t *before)
+static void enter(struct walk *w, const char *text, size_t len)
 {
-    *before = w->name_len;
-    size_t dot = w->name_len ? 1 : 0;
-    if (memchr(part, 0, len))
-        return swn_ckpt_fail(w->why, -EINVAL, "%s: a name has a zero byte", w->path);
-    if (len + dot > SWN_CKPT_MAX_NAME - w->name_len)
+    w->parts[w->part_count++] = (struct part){.text = text, .len = len};
+}
+
+static void enter_number(struct walk *w, int64_t i)
+{
+    w->parts[w->part_count++] = (struct part){.number = i};
+}
+
+static void leave(struct walk *w)
+{
+    w->part_count--;
+    if (w->written > w->part_count)
+        w->written = w->part_count;
+}
+
+static int add_part(struct walk *w, const struct part *part, size_t *len)
+{
+    char digits[24];
+    const char *text = part->text ? part->text : digits;
+    size_t n = part->text ? part->len : (size_t)snprintf(digits, sizeof(digits), "%" PRId64, part->number);
+    size_t dot = *len ? 1 : 0;
+    if (n + dot > SWN_CKPT_MAX_NAME - *len)
         return swn_ckpt_fail(w->why, -EINVAL, "%s: a tensor's name is longer than %d bytes", w->path,
                              SWN_CKPT_MAX_NAME);
+    if (memchr(text, 0, n))
+        return swn_ckpt_fail(w->why, -EINVAL, "%s: a name has a zero byte", w->path);
     if (dot)
-        w->name[w->name_len++] = '.';
-    memcpy(w->name + w->name_len, part, len);
-    w->name_len += len;
+        w->name[(*len)++] = '.';
+    memcpy(w->name + *len, text, n);
+    *len += n;
     return 0;
 }
 
-static int enter_number(struct walk *w, int64_t i, size_t *before)
+/* The steps so far, in w->name. */
+static int write_name(struct walk *w, size_t *len)
 {
-    char text[24];
-    int n = snprintf(text, sizeof(text), "%" PRId64, i);
-    return enter(w, text, (size_t)n, before);
-}
-
-static void leave(struct walk *w, size_t before)
-{
-    w->name_len = before;
+    *len = w->written ? w->parts[w->written - 1].end : 0;
+    for (; w->written < w->part_count; w->written++) {
+        int rc = add_part(w, &w->parts[w->written], len);
+        if (rc)
+            return rc;
+        w->parts[w->written].end = *len;
+    }
+    return 0;
 }
 
 /* A copy of the current name; "tensor" where the checkpoint is a single tensor. */
 static int current_name(struct walk *w, char **out)
 {
-    int rc = w->name_len ? swn_bump_alloc_text(&w->b->bump, w->name, w->name_len, out)
-                         : swn_bump_alloc_text(&w->b->bump, "tensor", 6, out);
+    size_t len;
+    int rc = write_name(w, &len);
+    if (rc)
+        return rc;
+    rc = len ? swn_bump_alloc_text(&w->b->bump, w->name, len, out) : swn_bump_alloc_text(&w->b->bump, "tensor", 6, out);
     return rc ? swn_ckpt_fail_memory(w->why, w->path, rc) : 0;
 }
 
@@ -115,64 +152,72 @@ static int is_int(const struct swn_pickle_value *v)
     return v->kind == SWN_PV_INT || v->kind == SWN_PV_BOOL; /* True is 1, also as a key */
 }
 
-/* Sorts keys that are equal in Python next to each other. Texts and integers only. */
-static int key_order(const void *a, const void *b)
+/* Equal for keys that are equal in Python; of others, for none that were not made to be. Texts and integers only. */
+static uint64_t key_hash(const struct swn_pickle_value *key)
 {
-    const struct swn_pickle_value *x = *(struct swn_pickle_value *const *)a, *y = *(struct swn_pickle_value *const *)b;
-    if (is_int(x) != is_int(y))
-        return is_int(x) - is_int(y);
-    if (is_int(x))
-        return (x->i > y->i) - (x->i < y->i);
-    if (x->count != y->count)
-        return x->count < y->count ? -1 : 1;
-    return memcmp(x->text, y->text, x->count);
+    return is_int(key) ? XXH3_64bits_withSeed(&key->i, sizeof(key->i), 1) : key->hash;
 }
 
-/* A repeated key would be two tensors here and one in Python. *odd: there are keys of other kinds. */
-static int check_keys(struct walk *w, const struct swn_pickle_value *dict, int *odd)
+static int hash_order(const void *a, const void *b)
+{
+    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    return (x > y) - (x < y);
+}
+
+/* What is wrong with the dict to which the steps so far lead. */
+static int refuse_dict(struct walk *w, const char *what)
+{
+    size_t len;
+    int rc = write_name(w, &len);
+    return rc ? rc
+              : swn_ckpt_fail(w->why, -EINVAL, "%s: the dict '%.*s' %s", w->path, (int)(len < 200 ? len : 200), w->name,
+                              what);
+}
+
+/* A key that is set twice would be two tensors here and one in Python. */
+static int compare_keys(struct walk *w, struct swn_pickle_value *dict)
 {
     size_t n = 0;
-    struct swn_pickle_value **keys = malloc((dict->count / 2 + 1) * sizeof(*keys));
-    if (!keys)
+    int twice = 0;
+    if (dict->compared)
+        return 0;
+    uint64_t *hashes = malloc((dict->count / 2 + 1) * sizeof(*hashes));
+    if (!hashes)
         return swn_ckpt_fail_memory(w->why, w->path, -ENOMEM);
     for (uint32_t i = 0; i < dict->count; i += 2) {
         if (dict->items[i]->kind == SWN_PV_TEXT || is_int(dict->items[i]))
-            keys[n++] = dict->items[i];
+            hashes[n++] = key_hash(dict->items[i]);
     }
-    *odd = n < dict->count / 2;
-    qsort(keys, n, sizeof(*keys), key_order);
-    int twice = 0;
+    qsort(hashes, n, sizeof(*hashes), hash_order);
     for (size_t i = 1; i < n; i++)
-        twice |= !key_order(&keys[i - 1], &keys[i]);
-    free(keys);
+        twice |= hashes[i - 1] == hashes[i];
+    free(hashes);
     if (twice)
-        return swn_ckpt_fail(w->why, -EINVAL, "%s: the dict '%.*s' has a key twice", w->path,
-                             (int)(w->name_len < 200 ? w->name_len : 200), w->name);
+        return refuse_dict(w, "has a key twice");
+    dict->strange = dict->count / 2 - (uint32_t)n;
+    dict->compared = 1;
     return 0;
 }
 
 static int visit(struct walk *w, struct swn_pickle_value *v);
 
-static int visit_dict(struct walk *w, const struct swn_pickle_value *dict)
+static int visit_dict(struct walk *w, struct swn_pickle_value *dict)
 {
-    int odd = 0;
     size_t found = w->found;
-    int rc = check_keys(w, dict, &odd);
+    int rc = compare_keys(w, dict);
     for (uint32_t i = 0; i < dict->count && !rc; i += 2) {
         const struct swn_pickle_value *key = dict->items[i];
-        size_t before = w->name_len;
         if (key->kind == SWN_PV_TEXT)
-            rc = enter(w, key->text, key->count, &before);
+            enter(w, key->text, key->count);
+        else if (is_int(key))
+            enter_number(w, key->i);
         else
-            rc = is_int(key) ? enter_number(w, key->i, &before) : enter(w, "?", 1, &before);
-        if (!rc)
-            rc = visit(w, dict->items[i + 1]);
-        leave(w, before);
+            enter(w, "?", 1);
+        rc = visit(w, dict->items[i + 1]);
+        leave(w);
     }
-    if (!rc && odd && w->found != found)
-        rc = swn_ckpt_fail(w->why, -EINVAL,
-                           "%s: the dict '%.*s' holds tensors and has keys that are neither texts nor integers",
-                           w->path, (int)(w->name_len < 200 ? w->name_len : 200), w->name);
+    if (!rc && dict->strange && w->found != found)
+        rc = refuse_dict(w, "holds tensors and has keys that are neither texts nor integers");
     return rc;
 }
 
@@ -180,11 +225,9 @@ static int visit_items(struct walk *w, const struct swn_pickle_value *list)
 {
     int rc = 0;
     for (uint32_t i = 0; i < list->count && !rc; i++) {
-        size_t before;
-        rc = enter_number(w, i, &before);
-        if (!rc)
-            rc = visit(w, list->items[i]);
-        leave(w, before);
+        enter_number(w, i);
+        rc = visit(w, list->items[i]);
+        leave(w);
     }
     return rc;
 }
@@ -196,13 +239,15 @@ static int visit(struct walk *w, struct swn_pickle_value *v)
         return add_tensor(w, v->tensor);
     if (v->kind == SWN_PV_STORAGE)
         return skip(w, "a storage without a tensor");
-    if (v->kind < SWN_PV_TUPLE || v->kind > SWN_PV_OBJECT || v->visiting)
-        return 0; /* a container that contains itself is named already */
+    /* What is in a container that the walk is in the middle of gets its names there. */
+    if (v->kind < SWN_PV_TUPLE || v->kind > SWN_PV_OBJECT || v->visiting || v->barren)
+        return 0;
     if (w->depth == MAX_DEPTH)
         return swn_ckpt_fail(w->why, -EINVAL, "%s: containers are nested more than %d deep", w->path, MAX_DEPTH);
     if (w->budget <= v->count)
         return swn_ckpt_fail(w->why, -EINVAL, "%s: containers refer to each other too often", w->path);
     w->budget -= v->count + 1;
+    size_t found = w->found;
     v->visiting = 1;
     w->depth++;
     if (v->kind == SWN_PV_DICT)
@@ -213,13 +258,13 @@ static int visit(struct walk *w, struct swn_pickle_value *v)
         rc = visit_items(w, v);
     w->depth--;
     v->visiting = 0;
+    v->barren = w->found == found;
     return rc;
 }
 
 int swn_ckpt_walk(struct swn_ckpt_builder *b, struct swn_pickle_value *root, struct swn_ckpt_named *named,
                   const char *prefix, size_t budget, const char *path, char why[SWN_ERRMSG])
 {
-    size_t before;
     struct walk *w = calloc(1, sizeof(*w));
     if (!w)
         return swn_ckpt_fail_memory(why, path, -ENOMEM);
@@ -228,9 +273,9 @@ int swn_ckpt_walk(struct swn_ckpt_builder *b, struct swn_pickle_value *root, str
     w->path = path;
     w->why = why;
     w->budget = budget;
-    int rc = enter(w, prefix, strlen(prefix), &before);
-    if (!rc)
-        rc = visit(w, root);
+    if (*prefix)
+        enter(w, prefix, strlen(prefix));
+    int rc = visit(w, root);
     free(w);
     return rc;
 }

@@ -17,8 +17,8 @@ struct swn_ckpt_named {
 
 /* Adds every tensor that can be reached from `root` through dicts, lists, tuples and TorchScript objects. Names are the
  * keys on the way, joined by dots: an item's position in a list or tuple, an integer key in decimal. A tensor, or a
- * container, that is reached by two paths gets both names. `prefix` comes first, if it is not "". `budget` bounds the
- * items visited, since a small pickle can describe a tree that is exponentially large. */
+ * container with tensors, that is reached by two paths gets both names. `prefix` comes first, if it is not "". `budget`
+ * bounds the items visited, since a small pickle can describe a tree that is exponentially large. */
 int swn_ckpt_walk(struct swn_ckpt_builder *b, struct swn_pickle_value *root, struct swn_ckpt_named *named,
                   const char *prefix, size_t budget, const char *path, char why[SWN_ERRMSG]);
 

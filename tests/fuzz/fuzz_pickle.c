@@ -46,6 +46,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (!size)
         return 0;
     all.count = 0;
+    double begin = cpu_s();
     char why[SWN_ERRMSG] = "";
     struct swn_bump_alloc bump = {.limit_bytes = (size_t)16 << 20};
     struct swn_pickle_opts opts = {.name = "fuzz", .torchscript = data[0] & 1, .storage = storage, .ctx = &all};
@@ -55,14 +56,19 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (swn_pickle_read(&bump, (const char *)data + 1, size - 1, &opts, &root, why)) {
         if (!why[0])
             abort();
+        check_time(begin, size);
     } else if (!swn_ckpt_new(&b, 1, why)) {
         struct memory_file file = {.size = 0};
         struct swn_io io = memory_io(&file);
         struct swn_identity id = {0};
         b->bump.limit_bytes = (size_t)16 << 20;
         if (!swn_ckpt_add_file(b, &io, io.open(&file, "", 0, 0), "fuzz", &id, why) &&
-            !swn_ckpt_walk(b, root, all.named, "", size * 4, "fuzz", why) && !swn_ckpt_finish(b, &c, why))
+            !swn_ckpt_walk(b, root, all.named, "", size * 4, "fuzz", why) && !swn_ckpt_finish(b, &c, why)) {
+            check_time(begin, size);
             check_checkpoint(c, SIZE_MAX);
+        } else {
+            check_time(begin, size);
+        }
         swn_ckpt_drop(b, &io);
     }
     swn_bump_alloc_free(&bump);

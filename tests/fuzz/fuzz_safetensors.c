@@ -12,7 +12,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct swn_checkpoint *c;
     struct swn_identity id;
     char why[SWN_ERRMSG] = "";
-    if (swn_checkpoint_open(&c, &io, "fuzz.safetensors", why))
+    double begin = cpu_s();
+    int refused = swn_checkpoint_open(&c, &io, "fuzz.safetensors", why);
+    check_time(begin, size);
+    if (refused)
         return why[0] ? 0 : (abort(), 0);
     check_checkpoint(c, size);
     /* the way that reads less must see the same */

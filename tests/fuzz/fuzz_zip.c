@@ -35,7 +35,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         check_tiling(&zip, size);
         swn_zip_close(&zip);
     }
-    if (swn_checkpoint_open(&c, &io, "fuzz.pt", why))
+    double begin = cpu_s();
+    int refused = swn_checkpoint_open(&c, &io, "fuzz.pt", why);
+    check_time(begin, size);
+    if (refused)
         return 0;
     if (c->kind != SWN_CKPT_SAFETENSORS && !sound)
         abort();

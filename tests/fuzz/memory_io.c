@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #define DESCRIPTOR 1000000 /* never a real one */
 
@@ -97,4 +98,16 @@ void check_checkpoint(const struct swn_checkpoint *c, size_t file_bytes)
     for (size_t i = 1; i < c->tensor_count; i++)
         must(strcmp(names[i - 1], names[i]) != 0);
     free(names);
+}
+
+double cpu_s(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
+}
+
+void check_time(double begin_s, size_t bytes)
+{
+    must(cpu_s() - begin_s <= 0.1 + (double)bytes / (1 << 20));
 }

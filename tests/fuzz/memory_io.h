@@ -17,4 +17,10 @@ struct swn_io memory_io(struct memory_file *file);
  * the file; tensors inside their storages, with names that are there once. */
 void check_checkpoint(const struct swn_checkpoint *c, size_t file_bytes);
 
+/* The processor time of this thread, in seconds. */
+double cpu_s(void);
+/* Aborts if reading `bytes`, which began at `begin_s`, has taken longer than a second for each MiB. A tenth of a second
+ * is always allowed. */
+void check_time(double begin_s, size_t bytes);
+
 #endif

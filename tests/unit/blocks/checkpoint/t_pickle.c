@@ -363,7 +363,7 @@ static void assert_names_hold(struct writer *w, const char *words)
 static void test_bombs(void **state)
 {
     enum { MARKS = 1000000 };
-    static const char tensor[] = TENSOR "s.";
+    static const char tensor[] = TENSOR "s.", leaf[] = TENSOR;
     struct writer w = {.p = malloc(2 * MARKS)};
     (void)state;
     assert_non_null(w.p);
@@ -371,8 +371,10 @@ static void test_bombs(void **state)
     put_byte(&w, '(', MARKS);
     put_byte(&w, '.', 1);
     assert_names_hold(&w, "ends with 0 values");
-    /* lists of two of the list before: a tree of 2^60 leaves in 600 bytes */
-    put(&w, "(]q\0", 4);
+    /* lists of two of the list before: a tree of 2^60 tensors in 800 bytes */
+    put(&w, "(](", 3);
+    put(&w, leaf, sizeof(leaf) - 1);
+    put(&w, "eq\0", 3);
     for (int i = 1; i < 60; i++)
         put(&w, (char[]){']', '(', 'h', (char)(i - 1), 'h', (char)(i - 1), 'e', 'q', (char)i}, 9);
     put(&w, "t.", 2);
