@@ -30,9 +30,9 @@ static void (*next_closefrom)(int);
 /* The look-up is before main: a forked child whose parent held the loader's lock could wait for that lock for ever. */
 __attribute__((constructor)) static void look_up(void)
 {
-    static void *cache[2];
-    next_close = (int (*)(int))swn_real_lookup("close", &cache[0]);
-    next_closefrom = (void (*)(int))swn_real_lookup("closefrom", &cache[1]);
+    static struct swn_next_symbol cache[2];
+    next_close = (int (*)(int))swn_next_symbol("close", &cache[0]);
+    next_closefrom = (void (*)(int))swn_next_symbol("closefrom", &cache[1]);
 }
 
 /* 0, which a program expects for each number that it has seen in /proc/self/fd. */

@@ -2,8 +2,6 @@
  * allocators call mmap, and looking up the next definition there could call the allocator again. */
 #define _GNU_SOURCE
 #include <errno.h>
-#include <link.h>
-#include <pthread.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
@@ -11,41 +9,16 @@
 
 #include "skeleton/engine/engine.h"
 #include "skeleton/load/mapped_file.h"
+#include "shim/hooks/next_symbol.h"
 
 #define EXPORT __attribute__((visibility("default")))
-
-static uintptr_t torch_lo, torch_hi; /* libtorch_cpu's addresses */
-static pthread_once_t once = PTHREAD_ONCE_INIT;
-
-static int find_torch(struct dl_phdr_info *info, size_t size, void *unused)
-{
-    (void)size, (void)unused;
-    if (!strstr(info->dlpi_name, "libtorch_cpu"))
-        return 0;
-    torch_lo = UINTPTR_MAX;
-    for (int i = 0; i < info->dlpi_phnum; i++) {
-        const ElfW(Phdr) *p = &info->dlpi_phdr[i];
-        uintptr_t lo = info->dlpi_addr + p->p_vaddr;
-        if (p->p_type != PT_LOAD)
-            continue;
-        torch_lo = lo < torch_lo ? lo : torch_lo;
-        torch_hi = lo + p->p_memsz > torch_hi ? lo + p->p_memsz : torch_hi;
-    }
-    return 1;
-}
-
-static void look_for_torch(void)
-{
-    dl_iterate_phdr(find_torch, NULL);
-}
 
 static int torch_maps_tensors(const void *caller, int prot, int flags, int fd)
 {
     if (fd < 0 || prot != (PROT_READ | PROT_WRITE) ||
         (flags & (MAP_PRIVATE | MAP_FIXED | MAP_ANONYMOUS)) != MAP_PRIVATE || !swn_engine_running())
         return 0;
-    pthread_once(&once, look_for_torch);
-    return (uintptr_t)caller >= torch_lo && (uintptr_t)caller < torch_hi;
+    return strstr(swn_library_of(caller), "libtorch_cpu") != NULL;
 }
 
 /* safetensors maps a file once for its header, before PyTorch maps it for the tensors. The kernel's read-ahead around

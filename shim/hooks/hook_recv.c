@@ -48,11 +48,11 @@ static ssize_t load_stream(FILE *f, void *buf, size_t size, size_t n)
 /* name, result, parameters, arguments, buffer, length, a function that may replace the call */
 #define RECEIVER(result, name, params, args, buffer, length, load)                                                     \
     typedef result(*name##_fn) params;                                                                                 \
-    SWN_REAL(name, name##_fn)                                                                                          \
+    SWN_NEXT(name, name##_fn)                                                                                          \
     EXPORT result name params                                                                                          \
     {                                                                                                                  \
         if (!swn_engine_owns((uintptr_t)(buffer)))                                                                     \
-            return real_##name() args;                                                                                 \
+            return next_##name() args;                                                                                 \
         int before = errno;                                                                                            \
         ssize_t loaded = load;                                                                                         \
         errno = before;                                                                                                \
@@ -61,7 +61,7 @@ static ssize_t load_stream(FILE *f, void *buf, size_t size, size_t n)
         const void *pinned = (buffer);                                                                                 \
         size_t bytes = (length);                                                                                       \
         swn_engine_pin(pinned, bytes);                                                                                 \
-        result got = real_##name() args;                                                                               \
+        result got = next_##name() args;                                                                               \
         int saved = errno;                                                                                             \
         swn_engine_unpin(pinned, bytes);                                                                               \
         errno = saved;                                                                                                 \
@@ -77,14 +77,14 @@ RECEIVER(size_t, fread, (void *restrict buf, size_t size, size_t n, FILE *restri
          load_stream(f, buf, size, n))
 
 typedef ssize_t (*recvfrom_fn)(int, void *restrict, size_t, int, struct sockaddr *restrict, socklen_t *restrict);
-SWN_REAL(recvfrom, recvfrom_fn)
+SWN_NEXT(recvfrom, recvfrom_fn)
 EXPORT ssize_t recvfrom(int fd, void *restrict buf, size_t n, int flags, struct sockaddr *restrict from,
                         socklen_t *restrict len)
 {
     int ours = swn_engine_owns((uintptr_t)buf);
     if (ours)
         swn_engine_pin(buf, n);
-    ssize_t got = real_recvfrom()(fd, buf, n, flags, from, len);
+    ssize_t got = next_recvfrom()(fd, buf, n, flags, from, len);
     int saved = errno;
     if (ours)
         swn_engine_unpin(buf, n);
@@ -106,11 +106,11 @@ static int pin_all(const struct iovec *v, int count, void (*how)(const void *, s
 /* Scattered reads. Another thread that changes the vector during the call is an error of the program. */
 #define SCATTER(name, params, args, vector, count)                                                                     \
     typedef ssize_t(*name##_fn) params;                                                                                \
-    SWN_REAL(name, name##_fn)                                                                                          \
+    SWN_NEXT(name, name##_fn)                                                                                          \
     EXPORT ssize_t name params                                                                                         \
     {                                                                                                                  \
         int ours = swn_engine_running() && pin_all(vector, count, swn_engine_pin);                                     \
-        ssize_t got = real_##name() args;                                                                              \
+        ssize_t got = next_##name() args;                                                                              \
         int saved = errno;                                                                                             \
         if (ours)                                                                                                      \
             pin_all(vector, count, swn_engine_unpin);                                                                  \

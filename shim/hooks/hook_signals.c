@@ -15,11 +15,11 @@
 
 typedef int (*sigaction_fn)(int, const struct sigaction *, struct sigaction *);
 typedef int (*sigmask_fn)(int, const sigset_t *, sigset_t *);
-SWN_REAL(sigaction, sigaction_fn)
+SWN_NEXT(sigaction, sigaction_fn)
 typedef sighandler_t (*signal_fn)(int, sighandler_t);
-SWN_REAL(signal, signal_fn)
-SWN_REAL(pthread_sigmask, sigmask_fn)
-SWN_REAL(sigprocmask, sigmask_fn)
+SWN_NEXT(signal, signal_fn)
+SWN_NEXT(pthread_sigmask, sigmask_fn)
+SWN_NEXT(sigprocmask, sigmask_fn)
 
 static struct sigaction chained[2]; /* the program's handlers for SIGSEGV, SIGBUS */
 static _Atomic int installed;
@@ -44,7 +44,7 @@ static void pass_on(int sig, siginfo_t *info, void *context)
         /* Default action: the instruction faults again, with the default handler. */
         struct sigaction dfl = {.sa_handler = SIG_DFL};
         atomic_store(&installed, 0);
-        real_sigaction()(sig, &dfl, NULL);
+        next_sigaction()(sig, &dfl, NULL);
         if (info->si_code <= 0) /* sent by kill: there is no instruction to repeat */
             raise(sig);
     }
@@ -77,15 +77,15 @@ void swn_hooks_signals_install(void)
 {
     struct sigaction act = {.sa_sigaction = on_fault, .sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER};
     sigemptyset(&act.sa_mask);
-    real_sigaction()(SIGSEGV, &act, &chained[0]);
-    real_sigaction()(SIGBUS, &act, &chained[1]);
+    next_sigaction()(SIGSEGV, &act, &chained[0]);
+    next_sigaction()(SIGBUS, &act, &chained[1]);
     atomic_store(&installed, 1);
 }
 
 __attribute__((visibility("default"))) int sigaction(int sig, const struct sigaction *act, struct sigaction *old)
 {
     if (slot(sig) < 0 || !atomic_load(&installed))
-        return real_sigaction()(sig, act, old);
+        return next_sigaction()(sig, act, old);
     struct sigaction before = chained[slot(sig)];
     if (act)
         chained[slot(sig)] = *act;
@@ -97,7 +97,7 @@ __attribute__((visibility("default"))) int sigaction(int sig, const struct sigac
 __attribute__((visibility("default"))) sighandler_t signal(int sig, sighandler_t handler)
 {
     if (slot(sig) < 0 || !atomic_load(&installed))
-        return real_signal()(sig, handler);
+        return next_signal()(sig, handler);
     struct sigaction act = {.sa_handler = handler, .sa_flags = SA_RESTART}, old;
     sigemptyset(&act.sa_mask);
     return sigaction(sig, &act, &old) ? SIG_ERR : old.sa_handler;
@@ -115,10 +115,10 @@ static int without_segv(sigmask_fn real, int how, const sigset_t *set, sigset_t 
 
 __attribute__((visibility("default"))) int pthread_sigmask(int how, const sigset_t *set, sigset_t *old)
 {
-    return without_segv(real_pthread_sigmask(), how, set, old);
+    return without_segv(next_pthread_sigmask(), how, set, old);
 }
 
 __attribute__((visibility("default"))) int sigprocmask(int how, const sigset_t *set, sigset_t *old)
 {
-    return without_segv(real_sigprocmask(), how, set, old);
+    return without_segv(next_sigprocmask(), how, set, old);
 }

@@ -1,12 +1,10 @@
 /* shim/hooks/hook_threads.c - pthread_create: counts the program's threads, as a second thread could copy a pointer out
  * of a running operator's window.
  *
- * Threads of compute pools only run kernels and do not count. All other threads do. The wrapper runs in every process,
- * also before PyTorch is loaded, because a thread that exists by then would be unknown for ever; it costs one small
- * allocation and one look-up per thread.
- */
+ * Threads of compute pools run kernels and nothing else; they do not count. All other threads do. The wrapper runs in
+ * every process, also before PyTorch is loaded, because a thread that exists by then would be unknown for ever; it
+ * costs one small allocation and one look-up per thread, which takes no lock (shim/hooks/next_symbol.h). */
 #define _GNU_SOURCE
-#include <dlfcn.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,7 +19,7 @@
 #include "skeleton/engine/thread_state.h"
 
 typedef int (*create_fn)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
-SWN_REAL(pthread_create, create_fn)
+SWN_NEXT(pthread_create, create_fn)
 
 struct wrapped {
     void *(*fn)(void *);
@@ -59,11 +57,8 @@ static int is_compute_pool(void *(*fn)(void *))
     static const char *const pools[] = {"libgomp",     "libiomp5",    "libomp",       "openblas",
                                         "libblis",     "libmkl",      "libtorch_cpu", "libpthreadpool",
                                         "libjemalloc", "libtcmalloc", "libcuda"};
-    Dl_info info;
-    if (!dladdr((void *)(uintptr_t)fn, &info) || !info.dli_fname)
-        return 0;
-    const char *base = strrchr(info.dli_fname, '/');
-    base = base ? base + 1 : info.dli_fname;
+    const char *path = swn_library_of((const void *)(uintptr_t)fn), *base = strrchr(path, '/');
+    base = base ? base + 1 : path;
     for (size_t i = 0; i < sizeof pools / sizeof *pools; i++)
         if (strstr(base, pools[i]))
             return 1;
@@ -73,7 +68,7 @@ static int is_compute_pool(void *(*fn)(void *))
 __attribute__((visibility("default"))) int pthread_create(pthread_t *thread, const pthread_attr_t *attr,
                                                           void *(*fn)(void *), void *arg)
 {
-    create_fn create = real_pthread_create();
+    create_fn create = next_pthread_create();
     if (is_compute_pool(fn))
         return create(thread, attr, fn, arg);
     pthread_once(&key_once, make_key);
@@ -92,7 +87,7 @@ __attribute__((visibility("default"))) int pthread_create(pthread_t *thread, con
 
 __attribute__((constructor)) void swn_hooks_threads_install(void)
 {
-    create_fn create = real_pthread_create();
+    create_fn create = next_pthread_create();
     if (create)
         swn_thread_create = create;
 }

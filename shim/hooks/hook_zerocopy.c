@@ -20,6 +20,7 @@
 
 #include "skeleton/core/kernel_holds.h"
 #include "base/fd_registry.h"
+#include "shim/hooks/next_symbol.h"
 
 #define EXPORT __attribute__((visibility("default")))
 
@@ -135,9 +136,10 @@ EXPORT int io_submit(aio_context_t ctx, long n, struct iocb **iocbs)
 /* Reads and writes in another thread of the C library, by calls that cannot be interposed. */
 #define QUEUED(name, params, args, before)                                                                             \
     typedef int(*name##_fn) params;                                                                                    \
+    SWN_NEXT(name, name##_fn)                                                                                          \
     EXPORT int name params                                                                                             \
     {                                                                                                                  \
-        name##_fn real = (name##_fn)dlsym(RTLD_NEXT, #name);                                                           \
+        name##_fn real = next_##name();                                                                                \
         if (before)                                                                                                    \
             return -1;                                                                                                 \
         if (!real)                                                                                                     \

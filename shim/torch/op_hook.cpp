@@ -613,6 +613,7 @@ const char *attach(const swn_runtime_services *h)
         return "this PyTorch is not the version that the installed torch backend was built for";
     host_copy = *h;
     host = &host_copy;
+    (void)swn_library_threads(); // look-ups: later, the thread that computes may be one that a constructor waits for
     pthread_atfork(before_fork, after_fork, after_fork);
     return nullptr;
 }

@@ -400,6 +400,12 @@ def _built(name, *libraries):
 
 
 @functools.cache
+def waits_in_constructor():
+    """A library whose constructor waits for a thread that calls all that swapnet stands before."""
+    return _built("waits_in_constructor")
+
+
+@functools.cache
 def alloc_meter():
     """Builds alloc_meter.c, a preload that only counts tensor bytes, once per session."""
     return _built("alloc_meter", "-ldl")

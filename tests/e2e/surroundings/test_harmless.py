@@ -195,6 +195,14 @@ def test_no_cuda(disk):
     assert (run.rc, run.stdout, run.stderr) == (0, "3 3\n", ""), run.describe()
 
 
+def test_constructor_that_waits_for_a_thread(disk):
+    """The loader holds its lock while a constructor runs: a hook that looked something up then would never return."""
+    show = f"import ctypes; print(ctypes.CDLL({str(harness.waits_in_constructor())!r}).calls_that_failed())"
+    for where, env in {"plain": {}, "with": _preload(SETTINGS["good"], disk)}.items():
+        run = _run([PYTHON, "-c", show], disk / where, env)
+        assert (run.rc, run.stdout, run.stderr) == (0, "0\n", ""), run.describe()
+
+
 def test_needs_only_libc():
     """Every process of the user maps this library: it may pull in nothing (DESIGN.md, D10)."""
     text = subprocess.run(["readelf", "-d", harness.LIBRARY], capture_output=True, text=True, check=True).stdout
