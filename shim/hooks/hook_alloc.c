@@ -15,6 +15,7 @@
 #include <sys/auxv.h>
 #include <unistd.h>
 
+#include "skeleton/engine/section.h"
 #include "skeleton/runtime/runtime.h"
 #include "skeleton/core/reentry.h"
 #include "blocks/memory/arena.h"
@@ -172,6 +173,7 @@ static void start(void)
 {
     static struct swn_config config;
     char c10[PATH_MAX] = "", why[2 * PATH_MAX + 512] = "";
+    SWN_SECTION();
     swn_reentry_depth++;
     dl_iterate_phdr(find_c10, c10);
     void *lib = c10[0] ? dlopen(c10, RTLD_LAZY | RTLD_NOLOAD) : NULL;

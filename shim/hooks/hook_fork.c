@@ -2,18 +2,40 @@
  * The children of vfork and posix_spawn share the parent's memory until they exec, and need nothing. */
 #include <pthread.h>
 
+#include "skeleton/engine/section.h"
 #include "skeleton/engine/program_threads.h"
 #include "skeleton/engine/engine.h"
 #include "skeleton/engine/engine_internal.h"
 #include "shim/hooks/hooks.h"
 
+/* A signal handler forks, and has interrupted a section: the locks may be this thread's own. What such a handler's
+ * child may do, exec and _exit, needs nothing of ours. */
+static __thread int in_handler;
+
+static void prepare(void)
+{
+    in_handler = swn_section_interrupted();
+    if (in_handler)
+        return;
+    SWN_SECTION();
+    swn_engine_prefork();
+}
+
+static void parent(void)
+{
+    if (!in_handler)
+        swn_engine_postfork_parent();
+}
+
 static void child(void)
 {
+    if (in_handler)
+        return;
     swn_threads_fork_child();
     swn_engine_postfork_child();
 }
 
 void swn_hooks_fork_install(void)
 {
-    pthread_atfork(swn_engine_prefork, swn_engine_postfork_parent, child);
+    pthread_atfork(prepare, parent, child);
 }

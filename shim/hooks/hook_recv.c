@@ -3,6 +3,7 @@
  * comparison. */
 #define _GNU_SOURCE
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
@@ -45,6 +46,44 @@ static ssize_t load_stream(FILE *f, void *buf, size_t size, size_t n)
     return got >= 0 ? got / (ssize_t)size : -1;
 }
 
+/* What is pinned for a call, which may also end because its thread is cancelled. */
+struct pinned {
+    struct iovec one;
+    const struct iovec *v;
+    int count;
+};
+#define UNPINNED_AT_END __attribute__((cleanup(unpin)))
+
+static void unpin(struct pinned *p)
+{
+    int saved = errno;
+    const struct iovec *v = p->v ? p->v : &p->one;
+    for (int i = 0; i < p->count; i++)
+        if (swn_engine_owns((uintptr_t)v[i].iov_base))
+            swn_engine_unpin(v[i].iov_base, v[i].iov_len);
+    errno = saved;
+}
+
+static struct pinned pin_one(void *buf, size_t n)
+{
+    int ours = swn_engine_owns((uintptr_t)buf);
+    if (ours)
+        swn_engine_pin(buf, n);
+    return (struct pinned){.one = {buf, n}, .count = ours};
+}
+
+/* The kernel refuses longer vectors. */
+static struct pinned pin_all(const struct iovec *v, size_t n)
+{
+    int ours = 0;
+    for (size_t i = 0; v && i < n && n <= IOV_MAX && swn_engine_running(); i++)
+        if (swn_engine_owns((uintptr_t)v[i].iov_base)) {
+            swn_engine_pin(v[i].iov_base, v[i].iov_len);
+            ours = 1;
+        }
+    return (struct pinned){.v = v, .count = ours ? (int)n : 0};
+}
+
 /* name, result, parameters, arguments, buffer, length, a function that may replace the call */
 #define RECEIVER(result, name, params, args, buffer, length, load)                                                     \
     typedef result(*name##_fn) params;                                                                                 \
@@ -58,14 +97,8 @@ static ssize_t load_stream(FILE *f, void *buf, size_t size, size_t n)
         errno = before;                                                                                                \
         if (loaded >= 0)                                                                                               \
             return (result)loaded;                                                                                     \
-        const void *pinned = (buffer);                                                                                 \
-        size_t bytes = (length);                                                                                       \
-        swn_engine_pin(pinned, bytes);                                                                                 \
-        result got = next_##name() args;                                                                               \
-        int saved = errno;                                                                                             \
-        swn_engine_unpin(pinned, bytes);                                                                               \
-        errno = saved;                                                                                                 \
-        return got;                                                                                                    \
+        UNPINNED_AT_END struct pinned pinned = pin_one(buffer, length);                                                \
+        return next_##name() args;                                                                                     \
     }
 
 RECEIVER(ssize_t, read, (int fd, void *buf, size_t n), (fd, buf, n), buf, n, load_here(fd, buf, n))
@@ -81,26 +114,8 @@ SWN_NEXT(recvfrom, recvfrom_fn)
 EXPORT ssize_t recvfrom(int fd, void *restrict buf, size_t n, int flags, struct sockaddr *restrict from,
                         socklen_t *restrict len)
 {
-    int ours = swn_engine_owns((uintptr_t)buf);
-    if (ours)
-        swn_engine_pin(buf, n);
-    ssize_t got = next_recvfrom()(fd, buf, n, flags, from, len);
-    int saved = errno;
-    if (ours)
-        swn_engine_unpin(buf, n);
-    errno = saved;
-    return got;
-}
-
-static int pin_all(const struct iovec *v, int count, void (*how)(const void *, size_t))
-{
-    int any = 0;
-    for (int i = 0; i < count; i++)
-        if (swn_engine_owns((uintptr_t)v[i].iov_base)) {
-            how(v[i].iov_base, v[i].iov_len);
-            any = 1;
-        }
-    return any;
+    UNPINNED_AT_END struct pinned pinned = pin_one(buf, n);
+    return next_recvfrom()(fd, buf, n, flags, from, len);
 }
 
 /* Scattered reads. Another thread that changes the vector during the call is an error of the program. */
@@ -109,16 +124,11 @@ static int pin_all(const struct iovec *v, int count, void (*how)(const void *, s
     SWN_NEXT(name, name##_fn)                                                                                          \
     EXPORT ssize_t name params                                                                                         \
     {                                                                                                                  \
-        int ours = swn_engine_running() && pin_all(vector, count, swn_engine_pin);                                     \
-        ssize_t got = next_##name() args;                                                                              \
-        int saved = errno;                                                                                             \
-        if (ours)                                                                                                      \
-            pin_all(vector, count, swn_engine_unpin);                                                                  \
-        errno = saved;                                                                                                 \
-        return got;                                                                                                    \
+        UNPINNED_AT_END struct pinned pinned = pin_all(vector, (size_t)(count));                                       \
+        return next_##name() args;                                                                                     \
     }
 
 SCATTER(readv, (int fd, const struct iovec *v, int n), (fd, v, n), v, n)
 SCATTER(preadv, (int fd, const struct iovec *v, int n, off_t off), (fd, v, n, off), v, n)
 SCATTER(preadv64, (int fd, const struct iovec *v, int n, off64_t off), (fd, v, n, off), v, n)
-SCATTER(recvmsg, (int fd, struct msghdr *m, int flags), (fd, m, flags), m->msg_iov, (int)m->msg_iovlen)
+SCATTER(recvmsg, (int fd, struct msghdr *m, int flags), (fd, m, flags), m ? m->msg_iov : NULL, m ? m->msg_iovlen : 0)

@@ -37,6 +37,7 @@
 #include "shim/torch/result_watch.h"
 #include "shim/torch/fp_control.h"
 #include "skeleton/abi/abi.h"
+#include "shim/torch/catch_all.h"
 
 namespace
 {
@@ -557,6 +558,9 @@ std::unique_ptr<at::ObserverContext> on_start(const at::RecordFunction &fn)
     if (op && !op->transparent && t.depth++ == 0) {
         try {
             begin(t, *op, fn);
+        } catch (abi::__forced_unwind &) { // the thread ends: on_end is not called for what has not begun
+            t.depth--;
+            throw;
         } catch (...) {
             // An exotic tensor that refuses inspection is used at its own address; memory that comes and goes has no
             // such address.
@@ -662,7 +666,9 @@ const char *enable()
             register_kernels();
         hook = at::addGlobalCallback(
             at::RecordFunctionCallback(&on_start, &on_end).needsInputs(true).scopes({at::RecordScope::FUNCTION}));
-    } catch (...) {
+    }
+    SWN_CATCH_ALL
+    {
         return "its operator hook was refused";
     }
     return nullptr;
@@ -675,7 +681,9 @@ int watching(int on)
             at::reenableCallback(hook);
         else
             at::disableCallback(hook);
-    } catch (...) {
+    }
+    SWN_CATCH_ALL
+    {
         return -1;
     }
     return 0;
@@ -688,7 +696,9 @@ const char *enable_device()
         Guard guard(&silent);
         swn_devswap_begin_backend(host);
         swn_unified_register(host);
-    } catch (...) {
+    }
+    SWN_CATCH_ALL
+    {
         return "its kernels were refused";
     }
     return nullptr;
@@ -730,7 +740,7 @@ void swn_make_afresh(at::Tensor &self, const std::function<void(at::Tensor &)> &
     try {
         at::Tensor to = at::from_blob(at, self.sizes(), self.strides(), at::dtype(self.scalar_type()));
         make(to);
-    } catch (...) {
+    } catch (...) { // a thread that ends included
         host->afresh_end(op, 0, 0);
         throw;
     }

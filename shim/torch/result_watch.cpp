@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "shim/torch/op_rules.h"
+#include "shim/torch/catch_all.h"
 
 namespace
 {
@@ -139,7 +140,9 @@ std::unique_ptr<at::ObserverContext> on_start(const at::RecordFunction &fn)
     std::unique_ptr<Watched> w;
     try {
         w = watched(fn);
-    } catch (...) {
+    }
+    SWN_CATCH_ALL
+    {
         // The tensor refuses inspection, in both runs.
     }
     depth() = w && w->counted;
@@ -162,7 +165,9 @@ void on_end(const at::RecordFunction &fn, at::ObserverContext *context)
             tell_value(w->name, outputs[i]);
         for (const at::Tensor &tensor : w->written)
             tell_tensor(w->name, tensor);
-    } catch (...) {
+    }
+    SWN_CATCH_ALL
+    {
     }
 }
 
@@ -176,7 +181,9 @@ const char *swn_watch_begin(void (*result)(const char *op, const swn_result *res
                                   .needsInputs(true)
                                   .needsOutputs(true)
                                   .scopes({at::RecordScope::FUNCTION}));
-    } catch (...) {
+    }
+    SWN_CATCH_ALL
+    {
         return "its operator hook was refused";
     }
     return nullptr;

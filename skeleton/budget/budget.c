@@ -23,6 +23,7 @@
 #include "skeleton/core/plan.h"
 #include "skeleton/engine/accounting.h"
 #include "skeleton/core/residency_steps.h"
+#include "skeleton/engine/section.h"
 
 /* When nothing else can leave, and no operator has ended for this long, the memory of operators leaves, too: it is read
  * back, or, if it is written, becomes resident over the limit. */
@@ -52,9 +53,9 @@ static void replan(struct swn_engine *e)
         return;
     uint64_t goal = e->budget.target, plans = e->plan.made;
     e->plan.dirty = 0; /* so that later changes, which the candidate does not know, are seen */
-    pthread_mutex_unlock(&e->lock);
+    swn_unlock(&e->lock);
     int err = swn_plan_candidate_solve(&candidate);
-    pthread_mutex_lock(&e->lock);
+    swn_lock(&e->lock);
     int changed = e->plan.dirty;
     if (e->plan.made == plans && (err || goal != e->budget.target || swn_plan_commit(e, &candidate) || changed))
         e->plan.dirty = 1; /* else the end of an operator made a newer plan, which stays */
@@ -78,9 +79,9 @@ static void follow(struct swn_engine *e)
 
 static void breathe(struct swn_engine *e)
 {
-    pthread_mutex_unlock(&e->lock);
+    swn_unlock(&e->lock);
     nanosleep(&(struct timespec){.tv_nsec = BREATH_NS}, NULL);
-    pthread_mutex_lock(&e->lock);
+    swn_lock(&e->lock);
 }
 
 /* Continues until the limit is the target, or the target changes. */
@@ -105,14 +106,14 @@ static void *budget_main(void *arg)
     struct swn_engine *e = &swn_engine_one;
     struct swn_budgeter *b = arg;
     pthread_setname_np(pthread_self(), "swn-budget");
-    pthread_mutex_lock(&e->lock);
+    swn_lock(&e->lock);
     for (;;) {
         while (b->done == b->changes)
             pthread_cond_wait(&b->wanted, &e->lock);
         uint64_t change = b->changes;
-        pthread_mutex_unlock(&e->lock);
+        swn_unlock(&e->lock);
         swn_device_follow_budget();
-        pthread_mutex_lock(&e->lock);
+        swn_lock(&e->lock);
         replan(e);
         if (b->changes == change)
             shrink(e, b, change);
@@ -189,7 +190,7 @@ int swn_engine_set_budget(uint64_t bytes, unsigned wait_ms, struct swn_budget_ch
     *out = (struct swn_budget_change){0};
     if (!swn_engine_running())
         return -ESRCH;
-    pthread_mutex_lock(&e->lock);
+    swn_lock(&e->lock);
     out->minimum_bytes = swn_plan_minimum(e);
     int err = 0;
     if (bytes == e->budget.target && e->budget.target == e->budget.limit)
@@ -199,7 +200,7 @@ int swn_engine_set_budget(uint64_t bytes, unsigned wait_ms, struct swn_budget_ch
     else
         err = change(e, bytes, wait_ms, out);
     out->budget_bytes = e->budget.target;
-    pthread_mutex_unlock(&e->lock);
+    swn_unlock(&e->lock);
     return err;
 }
 

@@ -26,6 +26,7 @@
 #include "base/thread.h"
 #include "scheduler/protocol/wire.h"
 #include "skeleton/engine/accounting.h"
+#include "skeleton/engine/section.h"
 
 /* The longest delay of the program's start. A live daemon answers within a few milliseconds; if it has to take memory
  * from other processes first it may need more, and then the process begins with its minimum. */
@@ -107,14 +108,14 @@ static void confirm(struct swn_client *c)
 {
     struct swn_engine *e = &swn_engine_one;
     struct swn_wire m = {.op = SWN_WIRE_ACK, .has = SWN_HAS_SEQ | SWN_HAS_BUDGET | SWN_HAS_RESIDENT};
-    pthread_mutex_lock(&e->lock);
+    swn_lock(&e->lock);
     m.seq = c->seq;
     m.budget = c->lease;
     m.resident = swn_engine_resident(e);
     /* Without the budgeter's thread the limit is in force at once, and the program shrinks as it allocates. The cap may
      * change meanwhile; the daemon was promised the lease. */
     int bound = c->seq && e->budget.limit <= c->lease && m.resident <= c->lease;
-    pthread_mutex_unlock(&e->lock);
+    swn_unlock(&e->lock);
     if (bound) {
         c->seq = 0;
         say(c, &m);
@@ -125,13 +126,13 @@ static void confirm(struct swn_client *c)
 static uint64_t held(const struct swn_client *c)
 {
     struct swn_engine *e = &swn_engine_one;
-    pthread_mutex_lock(&e->lock);
+    swn_lock(&e->lock);
     uint64_t bytes = c->lease, uses = swn_engine_resident(e);
     if (c->lease || c->alone) {
         uses = uses > e->budget.limit ? uses : e->budget.limit;
         bytes = uses > bytes ? uses : bytes;
     }
-    pthread_mutex_unlock(&e->lock);
+    swn_unlock(&e->lock);
     return bytes;
 }
 
@@ -158,31 +159,31 @@ static void take_lease(struct swn_client *c, const struct swn_wire *m)
 {
     struct swn_engine *e = &swn_engine_one;
     struct swn_budget_change change;
-    pthread_mutex_lock(&wishes); /* a wish that was cut to the old lease must not be applied after the new one */
-    pthread_mutex_lock(&e->lock);
+    swn_lock(&wishes); /* a wish that was cut to the old lease must not be applied after the new one */
+    swn_lock(&e->lock);
     uint64_t before = c->lease, bytes = least_of(e->budget.user_cap, m->budget);
     c->lease = m->budget; /* before the limit moves: a cap that is set meanwhile stays within the new lease */
-    pthread_mutex_unlock(&e->lock);
+    swn_unlock(&e->lock);
     int err = swn_engine_set_budget(bytes, 0, &change);
     /* The cap may be unreachable, but not the lease. */
     if (err == -ERANGE && least_of(change.minimum_bytes, change.budget_bytes) <= m->budget)
         err = clamp_to_minimum(&bytes, &change);
     if (err == -ERANGE) {
-        pthread_mutex_lock(&e->lock);
+        swn_lock(&e->lock);
         c->lease = before;
-        pthread_mutex_unlock(&e->lock);
+        swn_unlock(&e->lock);
     }
-    pthread_mutex_unlock(&wishes);
+    swn_unlock(&wishes);
     if (err == -ERANGE) {
         refuse(c, m->seq, change.minimum_bytes);
     } else {
         c->seq = m->seq;
         confirm(c);
     }
-    pthread_mutex_lock(&e->lock);
+    swn_lock(&e->lock);
     c->tried = 1;
     pthread_cond_broadcast(&c->answered);
-    pthread_mutex_unlock(&e->lock);
+    swn_unlock(&e->lock);
 }
 
 /* ---- what we say ---- */
@@ -219,10 +220,10 @@ static void fill_facts(struct swn_wire *m, const struct swn_client *c, const str
 static void read_wishes(struct swn_client *c)
 {
     struct swn_engine *e = &swn_engine_one;
-    pthread_mutex_lock(&e->lock);
+    swn_lock(&e->lock);
     c->said_cap = e->budget.user_cap;
     c->said_urgency = e->budget.urgency;
-    pthread_mutex_unlock(&e->lock);
+    swn_unlock(&e->lock);
 }
 
 /* A change of the resident bytes alone is reported once a second. */
@@ -283,10 +284,10 @@ static void hello(struct swn_client *c)
 static void give_up_for_now(struct swn_client *c)
 {
     struct swn_engine *e = &swn_engine_one;
-    pthread_mutex_lock(&e->lock);
+    swn_lock(&e->lock);
     c->tried = 1;
     pthread_cond_broadcast(&c->answered);
-    pthread_mutex_unlock(&e->lock);
+    swn_unlock(&e->lock);
 }
 
 /* Whether the error may pass; other errors mean that no daemon will come. */
@@ -343,15 +344,15 @@ static void run_standalone(struct swn_client *c)
     struct swn_engine *e = &swn_engine_one;
     struct swn_budget_change change;
     char mib[32];
-    pthread_mutex_lock(&wishes);
-    pthread_mutex_lock(&e->lock);
+    swn_lock(&wishes);
+    swn_lock(&e->lock);
     c->alone = 1;
     uint64_t all = memory_alone(), bytes = least_of(e->budget.user_cap, all);
     int forked = e->life.forked;
-    pthread_mutex_unlock(&e->lock);
+    swn_unlock(&e->lock);
     if (swn_engine_set_budget(bytes, 0, &change) == -ERANGE) /* the cap is below the minimum */
         clamp_to_minimum(&bytes, &change);
-    pthread_mutex_unlock(&wishes);
+    swn_unlock(&wishes);
     if (!forked) /* the parent says it */
         swn_say("no swapnetd answers at %s: %s; going on without, within %s%s", c->path, strerror(c->why),
                 swn_format_mib(mib, bytes),
@@ -451,10 +452,10 @@ static void *client_main(void *arg)
 static void await_answer(struct swn_engine *e, struct swn_client *c)
 {
     uint64_t until = swn_now_ns() + START_MS * 1000000ull;
-    pthread_mutex_lock(&e->lock);
+    swn_lock(&e->lock);
     while (!c->tried && swn_cond_wait_until(&c->answered, &e->lock, until) != ETIMEDOUT)
         ;
-    pthread_mutex_unlock(&e->lock);
+    swn_unlock(&e->lock);
 }
 
 void swn_client_start(const struct swn_config *config)
@@ -476,9 +477,9 @@ void swn_client_start(const struct swn_config *config)
         err = swn_wakeup_pipe_open(&c->wakeup);
     }
     if (!err) {
-        pthread_mutex_lock(&e->lock);
+        swn_lock(&e->lock);
         e->budget.client = c;
-        pthread_mutex_unlock(&e->lock);
+        swn_unlock(&e->lock);
         err = swn_thread_start(&c->thread, client_main, c);
     }
     if (err)
@@ -489,9 +490,9 @@ void swn_client_start(const struct swn_config *config)
 
 static uint64_t lease_now(struct swn_engine *e)
 {
-    pthread_mutex_lock(&e->lock);
+    swn_lock(&e->lock);
     uint64_t lease = e->budget.client ? e->budget.client->lease : 0;
-    pthread_mutex_unlock(&e->lock);
+    swn_unlock(&e->lock);
     return lease;
 }
 
@@ -507,11 +508,11 @@ void swn_client_after_fork(void)
     swn_client_start(&e->config);
     if (!e->config.daemon_path[0])
         return;
-    pthread_mutex_lock(&wishes);
+    swn_lock(&wishes);
     if (!lease_now(e))
         swn_engine_set_budget(swn_budget_unasked(e->budget.user_cap), 0,
                               &change); /* the previous budget was the parent's lease */
-    pthread_mutex_unlock(&wishes);
+    swn_unlock(&wishes);
 }
 
 void swn_client_wake(struct swn_engine *e)
@@ -559,18 +560,18 @@ const char *swn_client_daemon(const struct swn_engine *e)
 void swn_client_cap(struct swn_engine *e, uint64_t bytes)
 {
     struct swn_budget_change change;
-    pthread_mutex_lock(&wishes);
-    pthread_mutex_lock(&e->lock);
+    swn_lock(&wishes);
+    swn_lock(&e->lock);
     int follows = swn_memory_governor_on();
     if (follows) {
         e->budget.user_cap = bytes;
         bytes = within_lease(e, bytes);
         swn_client_wake(e);
     }
-    pthread_mutex_unlock(&e->lock);
+    swn_unlock(&e->lock);
     if (follows && swn_engine_set_budget(bytes, 0, &change) == -ERANGE)
         clamp_to_minimum(&bytes, &change);
-    pthread_mutex_unlock(&wishes);
+    swn_unlock(&wishes);
 }
 
 static char *answer(json_t *root)
@@ -590,7 +591,7 @@ static char *refusal(uint64_t minimum)
 static char *set(struct swn_engine *e, unsigned has, uint64_t budget, double urgency)
 {
     struct swn_budget_change change = {0};
-    pthread_mutex_lock(&e->lock);
+    swn_lock(&e->lock);
     struct swn_client *c = e->budget.client;
     uint64_t bytes = within_lease(e, budget);
     if (!(has & SWN_HAS_BUDGET) || ((c || swn_memory_governor_runs()) && !budget))
@@ -598,11 +599,11 @@ static char *set(struct swn_engine *e, unsigned has, uint64_t budget, double urg
                 : c->lease                                ? c->lease
                 : c->alone && !swn_memory_governor_runs() ? memory_alone()
                                                           : e->budget.target;
-    pthread_mutex_unlock(&e->lock);
+    swn_unlock(&e->lock);
     int err = swn_engine_set_budget(bytes, SET_WAIT_MS, &change);
     if (err == -ERANGE)
         return refusal(change.minimum_bytes);
-    pthread_mutex_lock(&e->lock);
+    swn_lock(&e->lock);
     if (has & SWN_HAS_BUDGET) {
         e->budget.user_cap = budget;
         swn_memory_governor_switch(!budget);
@@ -611,7 +612,7 @@ static char *set(struct swn_engine *e, unsigned has, uint64_t budget, double urg
         e->budget.urgency = urgency;
     double now = e->budget.urgency;
     swn_client_wake(e);
-    pthread_mutex_unlock(&e->lock);
+    swn_unlock(&e->lock);
     return answer(json_pack("{s:i s:I s:I s:I s:f s:b s:I s:I}", "schema", 1, "pid", (json_int_t)getpid(),
                             "budget_bytes", (json_int_t)change.budget_bytes, "minimum_bytes",
                             (json_int_t)change.minimum_bytes, "urgency", now, "bound", change.bound, "took_ns",
@@ -620,8 +621,8 @@ static char *set(struct swn_engine *e, unsigned has, uint64_t budget, double urg
 
 char *swn_client_set(void *engine, unsigned has, uint64_t budget, double urgency)
 {
-    pthread_mutex_lock(&wishes);
+    swn_lock(&wishes);
     char *text = set(engine, has, budget, urgency);
-    pthread_mutex_unlock(&wishes);
+    swn_unlock(&wishes);
     return text;
 }

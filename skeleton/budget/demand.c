@@ -8,6 +8,7 @@
 #include "skeleton/engine/engine_internal.h"
 #include "skeleton/core/plan.h"
 #include "skeleton/engine/accounting.h"
+#include "skeleton/engine/section.h"
 
 #define MIB ((uint64_t)1 << 20)
 #define POINTS 12
@@ -33,7 +34,7 @@ static uint64_t node_bytes(struct swn_engine *e)
 void swn_demand_read(struct swn_demand *n, int settle)
 {
     struct swn_engine *e = &swn_engine_one;
-    pthread_mutex_lock(&e->lock);
+    swn_lock(&e->lock);
     uint64_t few = swn_small_bytes(e);
     if (settle) {
         uint64_t faded = e->counters.live_recent - e->counters.live_recent / 8;
@@ -55,7 +56,7 @@ void swn_demand_read(struct swn_demand *n, int settle)
     }
     if (n->demand < n->minimum)
         n->demand = n->minimum;
-    pthread_mutex_unlock(&e->lock);
+    swn_unlock(&e->lock);
 }
 
 static double predict(const struct swn_plan_candidate *d, struct swn_plan_weight *weights, uint64_t budget)
@@ -71,10 +72,10 @@ void swn_demand_curve(struct swn_demand *n)
 {
     struct swn_engine *e = &swn_engine_one;
     struct swn_plan_candidate candidate = {0};
-    pthread_mutex_lock(&e->lock);
+    swn_lock(&e->lock);
     for (struct swn_thread_state *t = e->ops.threads; e->plan.planned && e->pool && t && !candidate.n; t = t->next)
         swn_plan_candidate_make(e, t, &candidate);
-    pthread_mutex_unlock(&e->lock);
+    swn_unlock(&e->lock);
     n->points = 0;
     struct swn_plan_weight *weights = candidate.n ? malloc(candidate.n * sizeof *weights) : NULL;
     for (size_t i = 0; weights && i < POINTS && n->demand > n->minimum + POINTS; i++) {

@@ -14,6 +14,7 @@
 #include "base/thread.h"
 #include "base/process_memory.h"
 #include "skeleton/engine/accounting.h"
+#include "skeleton/engine/section.h"
 
 /* The part of the available memory to use; the rest is for all other programs, as with swapnetd. */
 #define SHARE 0.75
@@ -101,10 +102,10 @@ static int worth_it(uint64_t before, uint64_t now)
 
 static void look(struct swn_engine *e, struct swn_memory_governor *f)
 {
-    pthread_mutex_lock(&e->lock);
+    swn_lock(&e->lock);
     uint64_t resident = swn_engine_resident(e), anon = anonymous(e), before = e->budget.user_cap;
     int above = e->budget.target > before; /* its minimum prevented a smaller budget then; it may be possible by now */
-    pthread_mutex_unlock(&e->lock);
+    swn_unlock(&e->lock);
     uint64_t bytes = there_is(f, resident, anon);
     if (bytes && (above || worth_it(before, bytes)))
         swn_client_cap(e, bytes);
@@ -143,9 +144,9 @@ void swn_memory_governor_start(const struct swn_config *config)
     if (!config->budget_auto && !config->memory_bytes)
         return;
     int err = swn_thread_start(&one.thread, follower_main, &one);
-    pthread_mutex_lock(&swn_engine_one.lock);
+    swn_lock(&swn_engine_one.lock);
     one.runs = !err;
-    pthread_mutex_unlock(&swn_engine_one.lock);
+    swn_unlock(&swn_engine_one.lock);
     if (err)
         swn_say("cannot follow memory: %s; the budget stays what it is", strerror(-err));
 }

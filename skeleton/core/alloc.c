@@ -16,6 +16,7 @@
 #include "skeleton/core/residency_steps.h"
 #include "skeleton/core/restore.h"
 #include "skeleton/engine/thread_state.h"
+#include "skeleton/engine/section.h"
 
 /* A tensor in the making: address, memory, pages, and the modules to be told. */
 struct allocation {
@@ -120,7 +121,7 @@ void *swn_engine_alloc(size_t n, int *strict)
         return NULL;
     struct allocation a = {.n = n};
     struct swn_range *r = NULL;
-    pthread_mutex_lock(&e->lock);
+    swn_lock(&e->lock);
     e->counters.allocs++;
     swn_residency_tidy(&e->res);
     swn_expected_read_cancel(e, 0);
@@ -133,7 +134,7 @@ void *swn_engine_alloc(size_t n, int *strict)
         else
             e->counters.untracked += n;
     }
-    pthread_mutex_unlock(&e->lock);
+    swn_unlock(&e->lock);
     return r ? (void *)r->addr : NULL;
 }
 
@@ -181,7 +182,7 @@ int swn_engine_free(void *p)
     struct swn_engine *e = &swn_engine_one;
     if (!swn_engine_owns((uintptr_t)p))
         return 0;
-    pthread_mutex_lock(&e->lock);
+    swn_lock(&e->lock);
     struct swn_range *r = swn_arena_find(e->arena, (uintptr_t)p);
     if (r && r->addr == (uintptr_t)p) {
         if (r->pins && e->prefault) /* its operator gave the storage other memory */
@@ -192,7 +193,7 @@ int swn_engine_free(void *p)
         if (!swn_held_keeps(r))
             swn_engine_drop(e, r);
     }
-    pthread_mutex_unlock(&e->lock);
+    swn_unlock(&e->lock);
     return 1;
 }
 
@@ -200,7 +201,7 @@ static void pin(const void *p, size_t n, int by)
 {
     struct swn_engine *e = &swn_engine_one;
     uintptr_t at = (uintptr_t)p, end = at + n;
-    pthread_mutex_lock(&e->lock);
+    swn_lock(&e->lock);
     while (at < end) {
         struct swn_range *r = swn_arena_find(e->arena, at);
         if (r) {
@@ -209,7 +210,7 @@ static void pin(const void *p, size_t n, int by)
         }
         at = r ? r->addr + r->span : (at / SWN_GRANULE + 1) * SWN_GRANULE;
     }
-    pthread_mutex_unlock(&e->lock);
+    swn_unlock(&e->lock);
 }
 
 void swn_engine_pin(const void *p, size_t n)

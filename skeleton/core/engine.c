@@ -32,6 +32,7 @@
 #include "skeleton/core/op_window.h"
 #include "skeleton/core/plan.h"
 #include "skeleton/engine/accounting.h"
+#include "skeleton/engine/section.h"
 
 #define ARENA_BYTES ((size_t)64 << 30)
 
@@ -187,11 +188,12 @@ void swn_engine_after_alloc(void)
     swn_engine_install_hook();
 }
 
-/* At exit. Nothing is taken down: other threads may still compute. */
+/* At exit. Nothing is taken down: other threads may still compute. Where a signal handler calls exit, and has
+ * interrupted a section, the locks that are wanted here may be this thread's own: nothing is written then. */
 void swn_engine_exit(void)
 {
     struct swn_engine *e = &swn_engine_one;
-    if (!swn_engine_running() || e->life.pid != getpid())
+    if (!swn_engine_running() || e->life.pid != getpid() || swn_section_interrupted())
         return;
     if (e->config.stats_path[0] && !e->life.forked) {
         struct swn_stats stats;
@@ -202,9 +204,9 @@ void swn_engine_exit(void)
     }
     SWN_EACH_SUBSYSTEM (s, exit)
         s->exit(e);
-    pthread_mutex_lock(&e->lock);
+    swn_lock(&e->lock);
     struct swn_trace *trace = e->trace;
     e->trace = NULL;
-    pthread_mutex_unlock(&e->lock);
+    swn_unlock(&e->lock);
     swn_trace_close(trace);
 }

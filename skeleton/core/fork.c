@@ -14,6 +14,7 @@
 #include "skeleton/core/op_window.h"
 #include "skeleton/core/plan.h"
 #include "skeleton/core/residency_steps.h"
+#include "skeleton/engine/section.h"
 
 /* --- fork --- */
 
@@ -26,7 +27,7 @@ void swn_engine_prefork(void)
     struct swn_fetch *fetch = __atomic_load_n(&e->fetch, __ATOMIC_ACQUIRE);
     if (fetch)
         swn_fetch_pause(fetch);
-    pthread_mutex_lock(&e->lock);
+    swn_lock(&e->lock);
     swn_write_behind_drain(e);
     if (e->trace)
         swn_trace_flush(e->trace);
@@ -51,7 +52,7 @@ void swn_engine_postfork_parent(void)
     if (!swn_engine_running())
         return;
     struct swn_fetch *fetch = e->life.fork_paused;
-    pthread_mutex_unlock(&e->lock);
+    swn_unlock(&e->lock);
     if (fetch)
         swn_fetch_resume(fetch);
 }
@@ -61,6 +62,7 @@ void swn_engine_postfork_child(void)
     struct swn_engine *e = &swn_engine_one;
     if (!swn_engine_running())
         return;
+    swn_section_fork_child();
     swn_thread_fork_child();
     swn_engine_init_sync(e);
     SWN_EACH_SUBSYSTEM (s, fork_child)

@@ -9,6 +9,7 @@
 #include "skeleton/core/expected_read.h"
 #include "skeleton/core/held_pages.h"
 #include "skeleton/engine/accounting.h"
+#include "skeleton/engine/section.h"
 
 static _Atomic int said;
 
@@ -39,18 +40,19 @@ int swn_kernel_holds_ours(const void *p, size_t bytes)
 
 int swn_kernel_holds(const void *p, size_t bytes)
 {
+    SWN_SECTION();
     struct swn_engine *e = &swn_engine_one;
     if (!swn_kernel_holds_ours(p, bytes))
         return 0;
     uintptr_t lo = (uintptr_t)p / SWN_PAGE * SWN_PAGE, hi = swn_round_up((uintptr_t)p + bytes, SWN_PAGE);
-    pthread_mutex_lock(&e->lock);
+    swn_lock(&e->lock);
     swn_expected_read_cancel(e, 0);
     swn_held_each(e, lo, hi, hold);
     int err = swn_held_each(e, lo, hi, swn_held_make_resident);
     if (err)
         swn_held_each(e, lo, hi, release);
     swn_engine_note_peak(e);
-    pthread_mutex_unlock(&e->lock);
+    swn_unlock(&e->lock);
     swn_engine_settle();
     if (err && !atomic_exchange(&said, 1))
         swn_say("memory that the program gives to the kernel cannot be made resident: %s; the call fails",

@@ -24,6 +24,7 @@
 #include "skeleton/core/residency_steps.h"
 #include "skeleton/core/restore.h"
 #include "skeleton/engine/thread_state.h"
+#include "skeleton/engine/section.h"
 
 /* Longer than the time that Python and PyTorch take between two operators. */
 #define IDLE_LEAST_NS (uint64_t)2000000
@@ -326,6 +327,7 @@ static void begin_arg(struct swn_engine *e, struct swn_op *op, struct swn_arg *a
 
 void swn_engine_op_begin(struct swn_op *op)
 {
+    SWN_SECTION();
     struct swn_engine *e = &swn_engine_one;
     op->accesses = 0;
     op->begin_ns = swn_now_ns();
@@ -334,7 +336,7 @@ void swn_engine_op_begin(struct swn_op *op)
     SWN_EACH_SUBSYSTEM (s, op)
         if (s->op->before)
             s->op->before(op);
-    pthread_mutex_lock(&e->lock);
+    swn_lock(&e->lock);
     SWN_EACH_SUBSYSTEM (s, op)
         if (s->op->make_way)
             s->op->make_way(e, op);
@@ -367,7 +369,7 @@ void swn_engine_op_begin(struct swn_op *op)
         swn_prefetch_run(e, t);
         t->ready_ns = swn_now_ns();
     }
-    pthread_mutex_unlock(&e->lock);
+    swn_unlock(&e->lock);
 }
 
 void swn_window_forget(struct swn_engine *e, struct swn_range *r)
@@ -401,9 +403,10 @@ void swn_window_end_arg(struct swn_engine *e, struct swn_arg *arg)
 
 void swn_engine_op_end(struct swn_op *op)
 {
+    SWN_SECTION();
     struct swn_engine *e = &swn_engine_one;
     uint64_t now = swn_now_ns();
-    pthread_mutex_lock(&e->lock);
+    swn_lock(&e->lock);
     if (!op->unlisted) {
         *(op->prev_open ? &op->prev_open->next_open : &e->ops.open) = op->next_open;
         if (op->next_open)
@@ -433,7 +436,7 @@ void swn_engine_op_end(struct swn_op *op)
         e->budget.in_flight_ns = swn_now_ns();
     if (e->budget.target < e->budget.limit)
         pthread_cond_broadcast(&e->changed); /* memory that was in use can leave now */
-    pthread_mutex_unlock(&e->lock);
+    swn_unlock(&e->lock);
 }
 
 /* In a child, the operators of other threads never end. The forking thread's own operator may end (a Python operator

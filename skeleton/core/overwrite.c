@@ -13,6 +13,7 @@
 #include "skeleton/core/plan.h"
 #include "skeleton/engine/accounting.h"
 #include "skeleton/core/restore.h"
+#include "skeleton/engine/section.h"
 
 int swn_afresh_waits(const struct swn_engine *e, const struct swn_arg *arg, const struct swn_range *r)
 {
@@ -43,10 +44,11 @@ static void count(struct swn_arg *a, uintptr_t at, size_t bytes)
 
 void *swn_afresh_begin(struct swn_op *op, unsigned arg)
 {
+    SWN_SECTION();
     struct swn_engine *e = &swn_engine_one;
     struct swn_arg *a = &op->args[arg];
     void *at = NULL;
-    pthread_mutex_lock(&e->lock);
+    swn_lock(&e->lock);
     struct swn_range *r = a->range;
     if (r && r->id == a->range_id && a->pinned && atomic_load(&r->state) == SWN_FILE_BACKED) {
         size_t size = swn_round_up(r->len, SWN_PAGE);
@@ -62,15 +64,16 @@ void *swn_afresh_begin(struct swn_op *op, unsigned arg)
             swn_restore_resident(e, r, 0);
         }
     }
-    pthread_mutex_unlock(&e->lock);
+    swn_unlock(&e->lock);
     return at;
 }
 
 void swn_afresh_end(struct swn_op *op, unsigned arg, int made)
 {
+    SWN_SECTION();
     struct swn_engine *e = &swn_engine_one;
     struct swn_arg *a = &op->args[arg];
-    pthread_mutex_lock(&e->lock);
+    swn_lock(&e->lock);
     struct swn_range *r = a->range;
     void *at = (void *)a->afresh;
     size_t size = a->afresh_bytes;
@@ -90,7 +93,7 @@ void swn_afresh_end(struct swn_op *op, unsigned arg, int made)
     }
     if (!moved)
         munmap(at, size);
-    pthread_mutex_unlock(&e->lock);
+    swn_unlock(&e->lock);
 }
 
 void swn_afresh_fork_child(struct swn_op *op)

@@ -8,6 +8,7 @@
 
 #include "blocks/memory/arena.h"
 #include "base/thread.h"
+#include "skeleton/engine/section.h"
 
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23
@@ -30,7 +31,7 @@ struct swn_prefault {
 static void *populate(void *arg)
 {
     struct swn_prefault *p = arg;
-    pthread_mutex_lock(&p->lock);
+    swn_lock(&p->lock);
     for (;;) {
         while (p->at >= p->end)
             pthread_cond_wait(&p->work, &p->lock);
@@ -38,9 +39,9 @@ static void *populate(void *arg)
         size_t bytes = p->end - at < PIECE ? p->end - at : PIECE;
         p->at += bytes;
         p->busy = 1;
-        pthread_mutex_unlock(&p->lock);
+        swn_unlock(&p->lock);
         int failed = madvise((void *)at, bytes, MADV_POPULATE_WRITE);
-        pthread_mutex_lock(&p->lock);
+        swn_lock(&p->lock);
         p->busy = 0;
         if (failed)
             p->refused = 1, p->at = p->end;
@@ -70,27 +71,27 @@ int swn_prefault_begin(struct swn_prefault **out, uintptr_t at, size_t bytes)
     if (bytes < LEAST || (!*out && !(*out = start())))
         return 0;
     struct swn_prefault *p = *out;
-    pthread_mutex_lock(&p->lock);
+    swn_lock(&p->lock);
     int ours = !p->owner && !p->refused;
     if (ours) {
         p->owner = p->at = at;
         p->end = at + bytes;
         pthread_cond_signal(&p->work);
     }
-    pthread_mutex_unlock(&p->lock);
+    swn_unlock(&p->lock);
     return ours;
 }
 
 void swn_prefault_end(struct swn_prefault *p, uintptr_t at)
 {
-    pthread_mutex_lock(&p->lock);
+    swn_lock(&p->lock);
     if (p->owner == at) {
         p->at = p->end;
         while (p->busy)
             pthread_cond_wait(&p->idle, &p->lock);
         p->owner = 0;
     }
-    pthread_mutex_unlock(&p->lock);
+    swn_unlock(&p->lock);
 }
 
 void swn_prefault_fork_child(struct swn_prefault **p)

@@ -18,6 +18,7 @@
 #include "skeleton/engine/accounting.h"
 #include "skeleton/core/residency_steps.h"
 #include "skeleton/core/ring_size.h"
+#include "skeleton/engine/section.h"
 
 /* A cursor that has not moved for this many accesses has no share of the ring. */
 #define IDLE_ACCESSES 4096
@@ -100,7 +101,7 @@ static void fetch_done(struct swn_fetch_job *job, int err)
             return; /* a bit may have flipped during the read: try once more */
         swn_engine_corrupt(p->file, p->range_id, job->off);
     }
-    pthread_mutex_lock(&e->lock);
+    swn_lock(&e->lock);
     p->file->refs--;
     p->there = !err;
     e->counters.swap_ins += !err;
@@ -123,7 +124,7 @@ static void fetch_done(struct swn_fetch_job *job, int err)
         swn_pool_put(e->pool, f);
     swn_spin_wait_tell(&e->spin_wait);
     pthread_cond_broadcast(&e->changed);
-    pthread_mutex_unlock(&e->lock);
+    swn_unlock(&e->lock);
 }
 
 static int is_fetched(const struct swn_range *r)
@@ -282,9 +283,9 @@ static int wait_for_change(struct swn_engine *e, uint64_t begin_ns)
     unsigned seen = swn_spin_wait_told(&e->spin_wait);
     if (!swn_spin_wait_worth(&e->spin_wait, begin_ns))
         return swn_cond_wait_until(&e->changed, &e->lock, begin_ns + swn_prefetch_wait_ms * 1000000ull);
-    pthread_mutex_unlock(&e->lock);
+    swn_unlock(&e->lock);
     swn_spin_wait_wait(&e->spin_wait, seen, begin_ns);
-    pthread_mutex_lock(&e->lock);
+    swn_lock(&e->lock);
     return 0;
 }
 

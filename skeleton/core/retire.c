@@ -26,6 +26,7 @@
 #include "skeleton/core/plan.h"
 #include "skeleton/engine/accounting.h"
 #include "skeleton/core/residency_steps.h"
+#include "skeleton/engine/section.h"
 
 /* How long to wait for operators of other threads that hold frames; not for ever, as such an operator may be the
  * caller. */
@@ -86,7 +87,7 @@ static int try_to_retire(struct swn_engine *e, uint64_t seq)
     struct swn_fetch *fetch = __atomic_load_n(&e->fetch, __ATOMIC_ACQUIRE);
     if (fetch) /* reads in flight end in fetch_done, which takes the lock */
         swn_fetch_pause(fetch);
-    pthread_mutex_lock(&e->lock);
+    swn_lock(&e->lock);
     swn_write_behind_drain(e);
     int err = all_resident(e);
     if (!err && in_operators(e, seq))
@@ -97,7 +98,7 @@ static int try_to_retire(struct swn_engine *e, uint64_t seq)
         swn_arena_shrink(e->arena, 0);
         swn_arena_seal(e->arena);
     }
-    pthread_mutex_unlock(&e->lock);
+    swn_unlock(&e->lock);
     if (fetch)
         swn_fetch_resume(fetch);
     return err;
@@ -107,7 +108,7 @@ static void retire(struct swn_engine *e, const char *why)
 {
     if (atomic_exchange(&e->life.retired, 1))
         return;
-    pthread_mutex_lock(&e->lock);
+    swn_lock(&e->lock);
     swn_expected_read_cancel(e, 1);
     e->config.enforce = 0;
     e->plan.planned = e->plan.dirty = 0;
@@ -115,7 +116,7 @@ static void retire(struct swn_engine *e, const char *why)
         swn_write_behind_cancel(e, r);
     e->res.spill = NULL; /* nothing can leave */
     uint64_t seq = e->ops.seq, until = swn_now_ns() + PATIENCE_NS;
-    pthread_mutex_unlock(&e->lock);
+    swn_unlock(&e->lock);
     swn_say("off from here on: %s; all weights come back into memory", why);
     while (try_to_retire(e, seq) && swn_now_ns() < until)
         nanosleep(&(struct timespec){.tv_nsec = BREATH_NS}, NULL);
@@ -143,15 +144,16 @@ static int lock_succeeds(struct swn_engine *e, int flags)
         return 0;
     if (getrlimit(RLIMIT_MEMLOCK, &limit) || limit.rlim_cur == RLIM_INFINITY || may_lock_any(limit.rlim_cur))
         return 1;
-    pthread_mutex_lock(&e->lock);
+    swn_lock(&e->lock);
     uint64_t unused = swn_arena_hi(e->arena) - swn_arena_lo(e->arena) - swn_arena_used(e->arena);
-    pthread_mutex_unlock(&e->lock);
+    swn_unlock(&e->lock);
     uint64_t mapped = swn_engine_mapped_bytes();
     return limit.rlim_cur && (!(flags & MCL_CURRENT) || mapped <= limit.rlim_cur + unused);
 }
 
 void swn_retire_for_lock(int flags)
 {
+    SWN_SECTION();
     struct swn_engine *e = &swn_engine_one;
     int saved = errno;
     if (swn_engine_running() && !atomic_load(&e->life.retired) && lock_succeeds(e, flags))
@@ -161,18 +163,19 @@ void swn_retire_for_lock(int flags)
 
 void swn_retire_for_space(uint64_t bytes)
 {
+    SWN_SECTION();
     struct swn_engine *e = &swn_engine_one;
     int saved = errno;
     if (!swn_engine_running() || atomic_load(&e->life.retired))
         return;
     uint64_t mapped = swn_engine_mapped_bytes();
-    pthread_mutex_lock(&e->lock);
+    swn_lock(&e->lock);
     uint64_t whole = swn_arena_hi(e->arena) - swn_arena_lo(e->arena), used = swn_arena_used(e->arena);
     uint64_t least = mapped > whole ? mapped - whole + used : used; /* with the smallest possible arena */
     uint64_t left = bytes > least ? bytes - least : 0;
     swn_arena_shrink(e->arena, used + left / SWN_SPACE_PART);
     int tight = e->pool && left < SPACE_LEAST;
-    pthread_mutex_unlock(&e->lock);
+    swn_unlock(&e->lock);
     char limit[32], why[160];
     snprintf(why, sizeof why, "the program limits its address space (RLIMIT_AS) to %s, too little for a pool beside it",
              swn_format_mib(limit, bytes));

@@ -8,6 +8,7 @@
 #include "skeleton/core/plan.h"
 #include "skeleton/engine/accounting.h"
 #include "skeleton/core/residency_steps.h"
+#include "skeleton/engine/section.h"
 
 /* --- seeing it --- */
 
@@ -15,7 +16,7 @@ void swn_engine_stats(struct swn_stats *out)
 {
     struct swn_engine *e = &swn_engine_one;
     memset(out, 0, sizeof *out);
-    pthread_mutex_lock(&e->lock);
+    swn_lock(&e->lock);
     out->pid = (uint64_t)e->life.pid;
     out->budget_bytes = e->budget.target;
     out->minimum_bytes = swn_plan_minimum(e);
@@ -61,5 +62,5 @@ void swn_engine_stats(struct swn_stats *out)
     out->name = e->config.name[0] ? e->config.name : program_invocation_short_name;
     SWN_EACH_SUBSYSTEM (s, stats)
         s->stats(e, out);
-    pthread_mutex_unlock(&e->lock);
+    swn_unlock(&e->lock);
 }

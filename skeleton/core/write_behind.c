@@ -8,6 +8,7 @@
 #include "base/thread.h"
 #include "skeleton/core/plan.h"
 #include "skeleton/core/residency_steps.h"
+#include "skeleton/engine/section.h"
 
 struct swn_pending_write {
     struct swn_range *range; /* NULL: recalled, and the written bytes are unused */
@@ -35,15 +36,15 @@ struct swn_write_behind {
 static void *writer(void *arg)
 {
     struct swn_write_behind *b = arg;
-    pthread_mutex_lock(&b->lock);
+    swn_lock(&b->lock);
     for (;;) {
         struct swn_pending_write *d = b->queue;
         struct swn_extent_file *file = b->file;
-        pthread_mutex_unlock(&b->lock);
+        swn_unlock(&b->lock);
         if (d)
             d->err = swn_spill_write_at(d->file, d->from, d->size, d->off);
         int idle = !d && !swn_spill_punch(file);
-        pthread_mutex_lock(&b->lock);
+        swn_lock(&b->lock);
         if (d) {
             if (!(b->queue = d->next))
                 b->queue_end = &b->queue;
@@ -85,9 +86,9 @@ static void use_file(struct swn_write_behind *b, struct swn_extent_file *file)
 {
     if (b->file == file)
         return;
-    pthread_mutex_lock(&b->lock);
+    swn_lock(&b->lock);
     b->file = file;
-    pthread_mutex_unlock(&b->lock);
+    swn_unlock(&b->lock);
     swn_spill_defer(file);
 }
 
@@ -108,11 +109,11 @@ int swn_write_behind_start(struct swn_engine *e, struct swn_range *r)
     d->off = swn_spill_place(d->file, d->size);
     swn_tensor_of(r)->pending_write = d;
     b->departing += r->size;
-    pthread_mutex_lock(&b->lock);
+    swn_lock(&b->lock);
     *b->queue_end = d;
     b->queue_end = &d->next;
     pthread_cond_signal(&b->work);
-    pthread_mutex_unlock(&b->lock);
+    swn_unlock(&b->lock);
     return 0;
 }
 
@@ -149,11 +150,11 @@ void swn_write_behind_complete(struct swn_engine *e)
     struct swn_write_behind *b = e->writes.behind;
     if (!b || !atomic_load_explicit(&b->done_count, memory_order_relaxed))
         return;
-    pthread_mutex_lock(&b->lock);
+    swn_lock(&b->lock);
     struct swn_pending_write *d = b->done;
     b->done = NULL;
     atomic_store(&b->done_count, 0);
-    pthread_mutex_unlock(&b->lock);
+    swn_unlock(&b->lock);
     for (struct swn_pending_write *next; d; d = next) {
         next = d->next;
         arrived(e, d);
@@ -165,11 +166,11 @@ int swn_write_behind_wait(struct swn_engine *e)
     struct swn_write_behind *b = e->writes.behind;
     if (!b)
         return 0;
-    pthread_mutex_lock(&b->lock);
+    swn_lock(&b->lock);
     int any = b->queue || b->done;
     while (b->queue && !b->done)
         pthread_cond_wait(&b->written, &b->lock);
-    pthread_mutex_unlock(&b->lock);
+    swn_unlock(&b->lock);
     swn_write_behind_complete(e);
     return any;
 }
@@ -178,7 +179,7 @@ int swn_write_behind_wait(struct swn_engine *e)
 static int unqueue(struct swn_write_behind *b, struct swn_pending_write *d)
 {
     int found = 0;
-    pthread_mutex_lock(&b->lock);
+    swn_lock(&b->lock);
     for (struct swn_pending_write **link = b->queue ? &b->queue->next : NULL; link && *link; link = &(*link)->next) {
         if (*link != d)
             continue;
@@ -188,7 +189,7 @@ static int unqueue(struct swn_write_behind *b, struct swn_pending_write *d)
         found = 1;
         break;
     }
-    pthread_mutex_unlock(&b->lock);
+    swn_unlock(&b->lock);
     return found;
 }
 

@@ -7,6 +7,7 @@
 #include "skeleton/engine/engine_internal.h"
 #include "skeleton/core/eviction.h"
 #include "skeleton/engine/accounting.h"
+#include "skeleton/engine/section.h"
 
 /* A buffer that is larger than a block by less than this part of the block counts as about as large. */
 #define NEAR_PART 4
@@ -22,10 +23,10 @@ static void note_held(struct swn_devswap *s, size_t bytes, int sign)
     s->held = sign > 0 ? s->held + bytes : s->held - bytes;
     if (s->counted) {
         swn_devpool_count(sign * (long long)bytes);
-        pthread_mutex_lock(&swn_engine_one.lock);
+        swn_lock(&swn_engine_one.lock);
         swn_engine_note_peak(&swn_engine_one);
         pthread_cond_broadcast(&swn_engine_one.changed); /* a shrinking budget may wait for it */
-        pthread_mutex_unlock(&swn_engine_one.lock);
+        swn_unlock(&swn_engine_one.lock);
     }
     uint64_t now =
         sign > 0 ? atomic_fetch_add(&resident_bytes, bytes) + bytes : atomic_fetch_sub(&resident_bytes, bytes) - bytes;
@@ -38,14 +39,14 @@ int swn_devbuffer_take(struct swn_devswap *s, struct swap_group *b, struct swn_d
     int err;
     swn_swap_group_set(s, b, EVICTING); /* no operator records an event any more */
     err = swn_devflight_land(s, b->flight);
-    pthread_mutex_unlock(&s->lock);
+    swn_unlock(&s->lock);
     for (struct use *u = b->uses; u && !err; u = u->next)
         err = s->pool.swap.event_synchronize(u->event);
     if (err)
         s->pool.cuda.last_error();
     if (!err)
         err = s->pool.way->leave(&s->pool, &b->buffer);
-    pthread_mutex_lock(&s->lock);
+    swn_lock(&s->lock);
     *out = b->buffer;
     b->lost |= err == -EFAULT;
     swn_swap_group_set(s, b, err && !b->lost ? IN : OUT);
@@ -56,9 +57,9 @@ int swn_devbuffer_take(struct swn_devswap *s, struct swap_group *b, struct swn_d
 
 int swn_devbuffer_drop(struct swn_devswap *s, struct swn_devbuffer buffer)
 {
-    pthread_mutex_unlock(&s->lock); /* the driver may wait for all work of the device */
+    swn_unlock(&s->lock); /* the driver may wait for all work of the device */
     int err = s->pool.way->drop(&s->pool, &buffer);
-    pthread_mutex_lock(&s->lock);
+    swn_lock(&s->lock);
     if (!err) /* otherwise no other block may have it, and it still counts */
         note_held(s, buffer.bytes, -1);
     return err;
@@ -116,14 +117,14 @@ static struct swap_group *victim(const struct swn_devswap *s, const struct swap_
 static int make(struct swn_devswap *s, struct swn_devbuffer *out)
 {
     struct swn_engine *e = &swn_engine_one;
-    pthread_mutex_unlock(&s->lock);
+    swn_unlock(&s->lock);
     if (s->counted) {
-        pthread_mutex_lock(&e->lock);
+        swn_lock(&e->lock);
         swn_reclaim_must(e, out->bytes, NULL);
-        pthread_mutex_unlock(&e->lock);
+        swn_unlock(&e->lock);
     }
     int err = s->pool.way->make(&s->pool, out);
-    pthread_mutex_lock(&s->lock);
+    swn_lock(&s->lock);
     if (!err)
         note_held(s, out->bytes, 1);
     return err;
@@ -135,9 +136,9 @@ static int trim(struct swn_devswap *s)
     const struct swn_torch_backend *backend = swn_engine_one.torch;
     if (!backend || !s->pool.way->fixed || swn_cuda_capture_under_way(&s->pool.cuda))
         return 0;
-    pthread_mutex_unlock(&s->lock);
+    swn_unlock(&s->lock);
     backend->device_trim(s->pool.device);
-    pthread_mutex_lock(&s->lock);
+    swn_lock(&s->lock);
     return 1;
 }
 

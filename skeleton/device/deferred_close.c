@@ -8,6 +8,7 @@
 
 #include "skeleton/engine/engine_internal.h"
 #include "base/thread.h"
+#include "skeleton/engine/section.h"
 
 /* Devices are seldom busy for longer; a thread that drops many weights of a busy device waits once. */
 #define WAIT_NS 100000000u
@@ -69,12 +70,12 @@ static void answer(struct swn_devclosing *c, int state, int err)
 
 static void *work(void *none)
 {
-    pthread_mutex_lock(&lock);
+    swn_lock(&lock);
     for (;;) {
         struct swn_devclosing *c = next_one();
-        pthread_mutex_unlock(&lock);
+        swn_unlock(&lock);
         int err = c->close(c, 0);
-        pthread_mutex_lock(&lock);
+        swn_lock(&lock);
         if (err == -EAGAIN) {
             if (c->waiter)
                 answer(c, NOT_YET, 0);
@@ -83,9 +84,9 @@ static void *work(void *none)
         } else if (c->waiter) {
             answer(c, CLOSED, err); /* c belongs to the waiting thread now */
         } else {
-            pthread_mutex_unlock(&lock);
+            swn_unlock(&lock);
             c->later(c, err);
-            pthread_mutex_lock(&lock);
+            swn_lock(&lock);
         }
     }
     return none;
@@ -108,16 +109,16 @@ static int start(void)
 int swn_devclose(struct swn_devclosing *c, int *err)
 {
     struct swn_devwaiter waiter = {.state = WAITS};
-    pthread_mutex_lock(&lock);
+    swn_lock(&lock);
     if (start()) { /* waiting without a limit is better than a write to memory that the device may still read */
-        pthread_mutex_unlock(&lock);
+        swn_unlock(&lock);
         *err = c->close(c, 1);
         if (*err != -EAGAIN)
             return 0;
-        pthread_mutex_lock(&lock);
+        swn_lock(&lock);
         c->waiter = NULL;
         append(c);
-        pthread_mutex_unlock(&lock);
+        swn_unlock(&lock);
         return 1;
     }
     int waits = !behind, late = 0;
@@ -130,7 +131,7 @@ int swn_devclose(struct swn_devclosing *c, int *err)
         c->waiter = NULL;
         behind = 1;
     }
-    pthread_mutex_unlock(&lock);
+    swn_unlock(&lock);
     *err = waiter.err;
     return waiter.state != CLOSED;
 }

@@ -23,6 +23,7 @@
 #include "skeleton/core/plan.h"
 #include "skeleton/engine/accounting.h"
 #include "skeleton/core/restore.h"
+#include "skeleton/engine/section.h"
 
 #define DEVICES 16
 /* Where not all weights fit, the weights that come and go get another part, and room for this many of the largest. */
@@ -176,11 +177,11 @@ static int crowded(struct device *d, int index, size_t bytes)
     room = room < most ? room : most;
     if (room < bytes)
         return 0;
-    pthread_mutex_lock(&devices_lock);
+    swn_lock(&devices_lock);
     int first = !atomic_load(&d->room);
     if (room > atomic_load(&d->room))
         atomic_store(&d->room, room);
-    pthread_mutex_unlock(&devices_lock);
+    swn_unlock(&devices_lock);
     if (first)
         swn_say("device %d has no unified memory, and its own is nearly full: weights that go there from now on come "
                 "and go in %s of it "
@@ -194,11 +195,11 @@ static struct device *device_of(int index)
 {
     if (!found || index < 0 || index >= DEVICES)
         return NULL;
-    pthread_mutex_lock(&devices_lock);
+    swn_lock(&devices_lock);
     struct device *d = &devices[index];
     if (!d->known)
         look_at(d, index);
-    pthread_mutex_unlock(&devices_lock);
+    swn_unlock(&devices_lock);
     return d->backend || d->swaps ? d : NULL;
 }
 
@@ -245,19 +246,19 @@ static int room(struct swn_engine *e, size_t bytes, struct device *d, const stru
 /* Whether there is room for a weight that cannot leave any more. */
 static int stays(struct swn_engine *e, struct device *d, size_t bytes)
 {
-    pthread_mutex_lock(&e->lock);
+    swn_lock(&e->lock);
     int err = room(e, swn_round_up(bytes, SWN_PAGE), d, NULL);
-    pthread_mutex_unlock(&e->lock);
+    swn_unlock(&e->lock);
     return !err;
 }
 
 int swn_device_programs(uintptr_t data)
 {
     struct swn_engine *e = &swn_engine_one;
-    pthread_mutex_lock(&e->lock);
+    swn_lock(&e->lock);
     const struct swn_range *r = swn_arena_find(e->arena, data);
     int programs = r && swn_tensor_of(r)->registered; /* the program's own registration, whose kernels may write it */
-    pthread_mutex_unlock(&e->lock);
+    swn_unlock(&e->lock);
     return programs;
 }
 
@@ -267,12 +268,12 @@ int swn_device_way(int device, uintptr_t data, size_t bytes, int parameter)
     if (bytes < SWN_GRANULE)
         return SWN_WAY_COPY;
     struct swn_mapped_file *g = swn_arena_mapped_file(e->arena, data);
-    pthread_mutex_lock(&e->lock);
+    swn_lock(&e->lock);
     struct swn_range *r = g ? NULL : whole(e, data, bytes);
     if (r)
         swn_write_behind_cancel(e, r);
     int registered = g ? data + bytes <= g->hi : r && in_a_store(r);
-    pthread_mutex_unlock(&e->lock);
+    swn_unlock(&e->lock);
     if (swn_device_programs(data) || (!registered && !(r && parameter)))
         return SWN_WAY_COPY;
     struct device *d = device_of(device); /* no call of CUDA before there is a weight to move */
@@ -288,7 +289,7 @@ int swn_device_way(int device, uintptr_t data, size_t bytes, int parameter)
 /* Makes the range resident for good. 0 or -errno. */
 static int pin(struct swn_engine *e, struct swn_device_memory *m, uintptr_t data, size_t bytes)
 {
-    pthread_mutex_lock(&e->lock);
+    swn_lock(&e->lock);
     struct swn_range *r = whole(e, data, bytes);
     int err = r ? 0 : -EINVAL;
     if (!err) {
@@ -308,18 +309,18 @@ static int pin(struct swn_engine *e, struct swn_device_memory *m, uintptr_t data
         m->pinned = r;
         m->pinned_id = r->id;
     }
-    pthread_mutex_unlock(&e->lock);
+    swn_unlock(&e->lock);
     return err;
 }
 
 static void unpin(struct swn_engine *e, struct swn_device_memory *m)
 {
-    pthread_mutex_lock(&e->lock);
+    swn_lock(&e->lock);
     if (m->pinned && m->pinned->id == m->pinned_id) {
         m->pinned->pins--;
         swn_tensor_of(m->pinned)->on_device--;
     }
-    pthread_mutex_unlock(&e->lock);
+    swn_unlock(&e->lock);
 }
 
 /* Reads the range at data from its file straight into `to`. 0, or an error: then the tensor's own address has the
@@ -327,7 +328,7 @@ static void unpin(struct swn_engine *e, struct swn_device_memory *m)
 static int read_from_file(struct swn_engine *e, uintptr_t data, void *to, size_t bytes)
 {
     struct swn_pages pages;
-    pthread_mutex_lock(&e->lock);
+    swn_lock(&e->lock);
     struct swn_range *r = whole(e, data, bytes);
     struct swn_extent_file *file = r && in_a_store(r) ? r->file : NULL;
     if (file && (swn_residency_scan(&e->res, r, &pages) || pages.private_pages))
@@ -337,7 +338,7 @@ static int read_from_file(struct swn_engine *e, uintptr_t data, void *to, size_t
         swn_load_verify(e, r);
         file->refs++;
     }
-    pthread_mutex_unlock(&e->lock);
+    swn_unlock(&e->lock);
     if (!file)
         return -ENOENT;
     struct swn_io_file own = {.fd = file->fetch.fd, .direct_fd = swn_open_direct(e->io, file->fetch.fd, O_RDONLY)};
@@ -345,9 +346,9 @@ static int read_from_file(struct swn_engine *e, uintptr_t data, void *to, size_t
     int direct = own.direct_fd >= 0, err = swn_read_blocks(e->io, &own, to, size, off, &got);
     if (own.direct_fd >= 0)
         e->io->close(e->io->ctx, own.direct_fd);
-    pthread_mutex_lock(&e->lock);
+    swn_lock(&e->lock);
     file->refs--;
-    pthread_mutex_unlock(&e->lock);
+    swn_unlock(&e->lock);
     if (direct && (err || own.direct_fd < 0) && !atomic_exchange(&said_bounce, 1))
         swn_say("the kernel does not read from the disk straight into the device's buffers: what goes there is copied");
     return err ? err : got < bytes ? -ENODATA : 0;
@@ -356,9 +357,9 @@ static int read_from_file(struct swn_engine *e, uintptr_t data, void *to, size_t
 static int open_buffer(struct swn_engine *e, struct swn_device_memory *m, uintptr_t data, size_t bytes)
 {
     struct device *d = m->device;
-    pthread_mutex_lock(&e->lock);
+    swn_lock(&e->lock);
     int err = room(e, m->block.bytes, d, NULL);
-    pthread_mutex_unlock(&e->lock);
+    swn_unlock(&e->lock);
     if (err || d->backend->open(&cuda, &d->traits, &m->block))
         return -ENOMEM;
     swn_devpool_count((long long)m->block.bytes);
@@ -390,11 +391,11 @@ static size_t capacity_of(const struct swn_engine *e, const struct device *d)
 
 static struct swn_devswap *swapper_of(struct device *d, size_t capacity)
 {
-    pthread_mutex_lock(&devices_lock);
+    swn_lock(&devices_lock);
     struct swn_devswap *s = d->swapper;
     if (!s && !swn_devswap_start(&s, &d->pool, capacity, d->backend != NULL))
         d->swapper = s;
-    pthread_mutex_unlock(&devices_lock);
+    swn_unlock(&devices_lock);
     return s;
 }
 
@@ -402,11 +403,11 @@ static struct swn_devswap *swapper_of(struct device *d, size_t capacity)
 static int open_weight(struct swn_engine *e, struct swn_device_memory *m, uintptr_t data, size_t bytes)
 {
     struct device *d = m->device;
-    pthread_mutex_lock(&e->lock);
+    swn_lock(&e->lock);
     struct swn_range *r = whole(e, data, bytes);
     note_size(d, bytes);
     size_t capacity = capacity_of(e, d);
-    pthread_mutex_unlock(&e->lock);
+    swn_unlock(&e->lock);
     struct swn_devswap *s = r ? swapper_of(d, capacity) : NULL;
     if (!s)
         return -EINVAL;
@@ -433,6 +434,7 @@ static int open_resident(struct swn_engine *e, struct swn_device_memory *m, enum
 
 struct swn_device_memory *swn_device_open(int device, enum swn_way way, uintptr_t data, size_t bytes, void **address)
 {
+    SWN_SECTION();
     struct swn_engine *e = &swn_engine_one;
     struct device *d = device_of(device);
     struct swn_device_memory *m = d ? calloc(1, sizeof *m) : NULL;
@@ -475,6 +477,7 @@ static const char *why_not(int err)
 
 int swn_device_begin(struct swn_device_memory *const *m, unsigned n, void *stream, void **addresses, int *captured)
 {
+    SWN_SECTION();
     struct swn_devweight *weights[SWN_OP_ARGS];
     int err = m[0]->pid == getpid() ? 0 : -ENODEV;
     for (unsigned i = 0; i < n; i++) {
@@ -491,6 +494,7 @@ int swn_device_begin(struct swn_device_memory *const *m, unsigned n, void *strea
 
 void swn_device_end(struct swn_device_memory *const *m, unsigned n, void *stream, int captured)
 {
+    SWN_SECTION();
     struct swn_devweight *weights[SWN_OP_ARGS];
     for (unsigned i = 0; i < n; i++)
         weights[i] = m[i]->weight;
@@ -515,6 +519,7 @@ void *swn_device_stays(const struct swn_device_memory *m)
 
 int swn_device_pin(struct swn_device_memory *m, uintptr_t data, size_t bytes)
 {
+    SWN_SECTION();
     int err = pin(&swn_engine_one, m, data, bytes);
     if (err && !atomic_exchange(&said_kept, 1))
         swn_say(
@@ -525,6 +530,7 @@ int swn_device_pin(struct swn_device_memory *m, uintptr_t data, size_t bytes)
 
 void swn_device_aside(int begins)
 {
+    SWN_SECTION();
     static _Thread_local int mode;
     if (begins)
         mode = SWN_CUDA_CAPTURE_RELAXED;
@@ -585,6 +591,7 @@ static void closed_later(struct swn_devclosing *c, int err)
 
 int swn_device_close(struct swn_device_memory *m, void (*later)(void *owner, int err), void *owner)
 {
+    SWN_SECTION();
     if (m->pid != getpid() || m->weight) {
         if (m->pid == getpid())
             swn_devswap_remove(m->weight);
@@ -629,15 +636,15 @@ void swn_device_follow_budget(void)
 {
     struct swn_engine *e = &swn_engine_one;
     for (struct device *d = devices; d < devices + DEVICES; d++) {
-        pthread_mutex_lock(&devices_lock);
+        swn_lock(&devices_lock);
         struct swn_devswap *s = d->swapper && d->backend ? d->swapper : NULL;
-        pthread_mutex_unlock(&devices_lock);
+        swn_unlock(&devices_lock);
         if (!s)
             continue;
         size_t held = swn_devswap_held(s);
-        pthread_mutex_lock(&e->lock);
+        swn_lock(&e->lock);
         size_t capacity = capacity_of(e, d), left = left_over(e, held);
-        pthread_mutex_unlock(&e->lock);
+        swn_unlock(&e->lock);
         swn_devswap_resize(s, left > capacity ? left : capacity, 1);
     }
 }
@@ -645,6 +652,7 @@ void swn_device_follow_budget(void)
 /* Only the hook sees in-place operators. */
 int swn_device_watch(void)
 {
+    SWN_SECTION();
     struct swn_engine *e = &swn_engine_one;
     if (atomic_load(&e->life.hook_state) == 2)
         return 1;
@@ -659,17 +667,20 @@ int swn_device_watch(void)
 
 void swn_device_moved(size_t elided, size_t copied)
 {
+    SWN_SECTION();
     atomic_fetch_add_explicit(&elided_bytes, elided, memory_order_relaxed);
     atomic_fetch_add_explicit(&copied_bytes, copied, memory_order_relaxed);
 }
 
 void swn_device_given_up(void)
 {
+    SWN_SECTION();
     swn_say("compiled code runs, whose writes nobody announces: the weights that the device shared are copied to it");
 }
 
 void swn_device_refused(const char *why)
 {
+    SWN_SECTION();
     static _Atomic int said;
     if (!atomic_exchange(&said, 1))
         swn_say("%s: what goes to devices is copied", why);
@@ -677,6 +688,7 @@ void swn_device_refused(const char *why)
 
 void swn_device_lost(const char *what, const char *why)
 {
+    SWN_SECTION();
     swn_say("%s cannot be given memory of its own: %s; ending the program rather than computing with wrong weights",
             what, why);
     _exit(SWN_EXIT_UNREADABLE);

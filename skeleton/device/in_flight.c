@@ -2,14 +2,15 @@
  * operators are launched behind the copy, and the next block is prepared meanwhile. */
 #define _GNU_SOURCE
 #include "skeleton/device/swapper_internal.h"
+#include "skeleton/engine/section.h"
 
 int swn_devflight_land(struct swn_devswap *s, uint64_t flight)
 {
     if (flight <= s->landed)
         return 0;
-    pthread_mutex_unlock(&s->lock);
+    swn_unlock(&s->lock);
     int err = swn_devpool_arrived(&s->pool, flight);
-    pthread_mutex_lock(&s->lock);
+    swn_lock(&s->lock);
     s->landed = flight; /* even after an error: the device is gone then, and nothing arrives any more */
     pthread_cond_broadcast(&s->changed);
     return err;

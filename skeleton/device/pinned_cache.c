@@ -12,6 +12,7 @@
 #include "skeleton/core/eviction.h"
 #include "skeleton/core/plan.h"
 #include "skeleton/engine/accounting.h"
+#include "skeleton/engine/section.h"
 
 /* A thread that needs the room waits at most this long without progress, and repeats its request after TELL_NS, as it
  * may have been missed. */
@@ -38,7 +39,7 @@ static size_t size_of(const struct swap_group *b)
 static int has_room(size_t bytes)
 {
     struct swn_engine *e = &swn_engine_one;
-    pthread_mutex_lock(&e->lock);
+    swn_lock(&e->lock);
     size_t used = swn_engine_resident(e) - swn_arena_warm_bytes(e->arena), other = swn_nonweight_held(e);
     size_t peak = e->plan.planned ? swn_nonweight_peak(e) : 0, again = peak > other ? peak - other : 0;
     int fits = !atomic_load(&wanted_back) && e->budget.target >= e->budget.limit &&
@@ -48,19 +49,19 @@ static int has_room(size_t bytes)
         atomic_fetch_add(&held_bytes, bytes);
         swn_engine_note_peak(e);
     }
-    pthread_mutex_unlock(&e->lock);
+    swn_unlock(&e->lock);
     return fits;
 }
 
 static void has_gone(size_t bytes)
 {
     struct swn_engine *e = &swn_engine_one;
-    pthread_mutex_lock(&e->lock);
+    swn_lock(&e->lock);
     atomic_fetch_sub(&held_bytes, bytes);
     size_t wanted = atomic_load(&wanted_back);
     atomic_store(&wanted_back, wanted > bytes && atomic_load(&held_bytes) ? wanted - bytes : 0);
     pthread_cond_broadcast(&e->changed); /* a shrinking budget may wait for it */
-    pthread_mutex_unlock(&e->lock);
+    swn_unlock(&e->lock);
 }
 
 void swn_pinned_cache_make(struct swn_devswap *s, struct swap_group *b)
@@ -74,12 +75,12 @@ void swn_pinned_cache_make(struct swn_devswap *s, struct swap_group *b)
         s->no_copies--;
         return;
     }
-    pthread_mutex_unlock(&s->lock); /* the driver may take a while */
+    swn_unlock(&s->lock); /* the driver may take a while */
     int fits = has_room(bytes);
     char *copy = fits ? swn_devpool_pin(&s->pool, bytes) : NULL;
     if (fits && !copy)
         has_gone(bytes);
-    pthread_mutex_lock(&s->lock);
+    swn_lock(&s->lock);
     s->no_copies = fits && !copy ? PAUSE : 0;
     b->copy = copy;
 }
@@ -93,11 +94,11 @@ void swn_pinned_cache_drop(struct swn_devswap *s, struct swap_group *b)
     b->copy = NULL;
     b->copied = 0;
     swn_devflight_land(s, b->flight);
-    pthread_mutex_unlock(&s->lock);
+    swn_unlock(&s->lock);
     if (swn_devpool_unpin(&s->pool, copy, bytes))
         swn_devpool_count((long long)bytes); /* the driver does not release it */
     has_gone(bytes);
-    pthread_mutex_lock(&s->lock);
+    swn_lock(&s->lock);
 }
 
 /* Whether a's copy leaves before b's: a block that stays on the device needs no copy; then the one that is needed last.

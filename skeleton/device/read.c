@@ -9,6 +9,7 @@
 #include "skeleton/load/load.h"
 #include "base/file_io.h"
 #include "skeleton/core/op_window.h"
+#include "skeleton/engine/section.h"
 
 /* The place of a part of a range in its file, valid as long as no thread writes the range. */
 struct place {
@@ -93,7 +94,7 @@ static void copy_home(char *to, uintptr_t at, size_t len)
 static size_t read_stretch(struct swn_engine *e, uintptr_t at, size_t most, char *to, struct swn_devread *count)
 {
     struct place place;
-    pthread_mutex_lock(&e->lock);
+    swn_lock(&e->lock);
     struct swn_range *r = swn_arena_find(e->arena, at);
     size_t len = r->addr + r->len - at < most ? r->addr + r->len - at : most;
     swn_write_behind_cancel(e, r);
@@ -103,24 +104,24 @@ static size_t read_stretch(struct swn_engine *e, uintptr_t at, size_t most, char
         swn_load_verify(e, r);
     if (there)
         place.file->refs++;
-    pthread_mutex_unlock(&e->lock);
+    swn_unlock(&e->lock);
     int err = there ? read_place(e, &place, len, to, count) : -1;
-    pthread_mutex_lock(&e->lock);
+    swn_lock(&e->lock);
     if (there) {
         place.file->refs--;
         if (!still_there(&place))
             err = -1; /* became resident meanwhile, and its extent may be a hole by now */
     }
-    pthread_mutex_unlock(&e->lock);
+    swn_unlock(&e->lock);
     if (err)
         copy_home(to, at, len);
     else
         count->disk_bytes += len;
-    pthread_mutex_lock(&e->lock);
+    swn_lock(&e->lock);
     swn_tensor_of(r)->readers--;
     if (err)
         swn_window_forget(e, r);
-    pthread_mutex_unlock(&e->lock);
+    swn_unlock(&e->lock);
     return len;
 }
 

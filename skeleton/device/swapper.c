@@ -12,6 +12,7 @@
 #include "skeleton/engine/engine_internal.h"
 #include "base/thread.h"
 #include "skeleton/core/prefetch.h"
+#include "skeleton/engine/section.h"
 
 static _Atomic uint64_t stall_ns, excess_bytes; /* excess_bytes: of graphs */
 static _Atomic int said_excess;
@@ -22,7 +23,7 @@ struct swn_devweight *swn_devswap_add(struct swn_devswap *s, uintptr_t data, siz
 {
     size_t size = swn_round_up(bytes, SWN_PAGE);
     struct swn_devweight *w = calloc(1, sizeof *w);
-    pthread_mutex_lock(&s->lock);
+    swn_lock(&s->lock);
     struct swap_group *b = s->count ? s->blocks[s->count - 1] : NULL;
     if (!b || b->sealed || b->dying || b->used + size > b->reserved)
         b = w && !s->broken && swn_round_up(size, s->pool.unit) <= s->capacity ? swn_swap_group_new(s, size) : NULL;
@@ -36,7 +37,7 @@ struct swn_devweight *swn_devswap_add(struct swn_devswap *s, uintptr_t data, siz
         b->live++;
         *address = b->at + w->off;
     }
-    pthread_mutex_unlock(&s->lock);
+    swn_unlock(&s->lock);
     if (b)
         return w;
     free(w);
@@ -47,7 +48,7 @@ void swn_devswap_remove(struct swn_devweight *w)
 {
     struct swap_group *b = w->block;
     struct swn_devswap *s = b->swapper;
-    pthread_mutex_lock(&s->lock);
+    swn_lock(&s->lock);
     while (b->reading == w)
         pthread_cond_wait(&s->changed, &s->lock);
     w->gone = 1;
@@ -55,17 +56,17 @@ void swn_devswap_remove(struct swn_devweight *w)
         b->dying = 1;
         pthread_cond_broadcast(&s->changed);
     }
-    pthread_mutex_unlock(&s->lock);
+    swn_unlock(&s->lock);
 }
 
 void *swn_devswap_stays(const struct swn_devweight *w)
 {
     struct swap_group *b = w->block;
-    pthread_mutex_lock(&b->swapper->lock);
+    swn_lock(&b->swapper->lock);
     while (b->kept && b->state == IN && b->flight > b->swapper->landed)
         pthread_cond_wait(&b->swapper->changed, &b->swapper->lock);
     void *at = b->kept && b->state == IN ? b->buffer.address + w->off : NULL;
-    pthread_mutex_unlock(&b->swapper->lock);
+    swn_unlock(&b->swapper->lock);
     return at;
 }
 
@@ -187,7 +188,7 @@ int swn_devswap_begin(struct swn_devweight *const *w, unsigned n, void *stream, 
     if (!s->pool.way->fixed && !*captured && swn_threads_many())
         return -EBUSY; /* memory that a graph has stays, so any code may keep its address */
     uint64_t until = swn_now_ns() + (uint64_t)swn_prefetch_wait_ms * 1000000u;
-    pthread_mutex_lock(&s->lock);
+    swn_lock(&s->lock);
     int err = claim(s, w, n, until, *captured);
     if (!err) {
         struct cursor *c = swn_swap_order_cursor(s, stream);
@@ -208,7 +209,7 @@ int swn_devswap_begin(struct swn_devweight *const *w, unsigned n, void *stream, 
         if (err)
             release(s, w, n);
     }
-    pthread_mutex_unlock(&s->lock);
+    swn_unlock(&s->lock);
     return err;
 }
 
@@ -234,7 +235,7 @@ static struct use *use_of(struct swn_devswap *s, struct swap_group *b, void *str
 void swn_devswap_end(struct swn_devweight *const *w, unsigned n, void *stream, int captured)
 {
     struct swn_devswap *s = w[0]->block->swapper;
-    pthread_mutex_lock(&s->lock);
+    swn_lock(&s->lock);
     unsigned mark = ++s->marks;
     for (unsigned i = 0; i < n && !captured; i++) {
         struct swap_group *b = w[i]->block;
@@ -248,7 +249,7 @@ void swn_devswap_end(struct swn_devweight *const *w, unsigned n, void *stream, i
         }
     }
     release(s, w, n);
-    pthread_mutex_unlock(&s->lock);
+    swn_unlock(&s->lock);
 }
 
 /* --- all of it --- */
@@ -280,7 +281,7 @@ int swn_devswap_start(struct swn_devswap **out, const struct swn_devpool *pool, 
 
 void swn_devswap_resize(struct swn_devswap *s, size_t capacity_bytes, int shrinks)
 {
-    pthread_mutex_lock(&s->lock);
+    swn_lock(&s->lock);
     size_t capacity = capacity_bytes / s->pool.unit * s->pool.unit, largest = 0;
     for (size_t i = 0; i < s->count; i++)
         largest = s->blocks[i]->bytes > largest ? s->blocks[i]->bytes : largest;
@@ -289,7 +290,7 @@ void swn_devswap_resize(struct swn_devswap *s, size_t capacity_bytes, int shrink
     if (shrinks || capacity > s->capacity)
         s->capacity = capacity;
     pthread_cond_broadcast(&s->changed);
-    pthread_mutex_unlock(&s->lock);
+    swn_unlock(&s->lock);
 }
 
 void swn_devswap_wake(struct swn_devswap *s)
@@ -299,9 +300,9 @@ void swn_devswap_wake(struct swn_devswap *s)
 
 size_t swn_devswap_held(struct swn_devswap *s)
 {
-    pthread_mutex_lock(&s->lock);
+    swn_lock(&s->lock);
     size_t held = s->held;
-    pthread_mutex_unlock(&s->lock);
+    swn_unlock(&s->lock);
     return held;
 }
 

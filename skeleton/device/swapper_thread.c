@@ -8,6 +8,7 @@
 #include "skeleton/device/swapper_internal.h"
 #include "skeleton/engine/engine_internal.h"
 #include "base/thread.h"
+#include "skeleton/engine/section.h"
 
 /* The end of a capture is not signalled. */
 #define RETRY_NS 20000000u
@@ -41,12 +42,12 @@ static int read_weights(struct swn_devswap *s, struct swap_group *b)
         if (w->gone)
             continue;
         b->reading = w;
-        pthread_mutex_unlock(&s->lock);
+        swn_unlock(&s->lock);
         if (to)
             swn_devread(&swn_engine_one, w->data, 0, w->bytes, to + w->off, &count);
         else
             err = send_staged(s, w, b->buffer.address + w->off, &count);
-        pthread_mutex_lock(&s->lock);
+        swn_lock(&s->lock);
         b->reading = NULL;
         pthread_cond_broadcast(&s->changed);
     }
@@ -70,12 +71,12 @@ static int fill(struct swn_devswap *s, struct swap_group *b)
         err = swn_devpool_send_pinned(&s->pool, b->buffer.address, b->copy, b->used);
     if (!err && sends)
         err = swn_devflight_end(s, b);
-    pthread_mutex_unlock(&s->lock);
+    swn_unlock(&s->lock);
     if (!err)
         err = s->pool.way->hand_over(&s->pool, &b->buffer);
     else if (sends)
         swn_devpool_sent(&s->pool); /* part of it may be in flight */
-    pthread_mutex_lock(&s->lock);
+    swn_lock(&s->lock);
     return err;
 }
 
@@ -93,14 +94,14 @@ static int bring(struct swn_devswap *s, struct swap_group *b)
     b->state = FILLING;
     b->buffer = buffer;
     swn_pinned_cache_make(s, b);
-    pthread_mutex_unlock(&s->lock);
+    swn_unlock(&s->lock);
     err = s->pool.way->enter(&s->pool, &b->buffer, b->at);
-    pthread_mutex_lock(&s->lock);
+    swn_lock(&s->lock);
     int left = err == -EFAULT;
     if (!err && (err = fill(s, b))) {
-        pthread_mutex_unlock(&s->lock);
+        swn_unlock(&s->lock);
         left = s->pool.way->leave(&s->pool, &b->buffer) != 0;
-        pthread_mutex_lock(&s->lock);
+        swn_lock(&s->lock);
     }
     swn_swap_group_set(s, b, err ? OUT : IN);
     b->failed = err != 0;
@@ -116,13 +117,13 @@ static int bring(struct swn_devswap *s, struct swap_group *b)
 /* Work that a graph launches has no events: waits for all of the device, once the last weight of the block is gone. */
 static int wait_for_graphs(struct swn_devswap *s, struct swap_group *b)
 {
-    pthread_mutex_unlock(&s->lock);
+    swn_unlock(&s->lock);
     int err = swn_cuda_capture_under_way(&s->pool.cuda) ? -EAGAIN : s->pool.cuda.device_synchronize();
     if (err > 0)
         s->pool.cuda.last_error();
     if (err > 0 && swn_cuda_refused_by_capture(err))
         err = -EAGAIN;
-    pthread_mutex_lock(&s->lock);
+    swn_lock(&s->lock);
     if (!err)
         swn_swap_group_keep_no_more(s, b);
     else if (err == -EAGAIN)
@@ -233,7 +234,7 @@ void *swn_devswap_work(void *swapper)
     sigaddset(&faults, SIGBUS);
     pthread_sigmask(SIG_UNBLOCK, &faults, NULL); /* reading a tensor's own address may need them */
     int err = swn_devpool_begin(&s->pool);
-    pthread_mutex_lock(&s->lock);
+    swn_lock(&s->lock);
     s->broken = err != 0;
     for (;;) {
         pthread_cond_broadcast(&s->changed);

@@ -6,6 +6,7 @@
 #include "skeleton/engine/engine_internal.h"
 #include "skeleton/engine/subsystem.h"
 #include "skeleton/engine/thread_state.h"
+#include "skeleton/engine/section.h"
 
 static __thread struct swn_thread_state *self_state;
 
@@ -51,13 +52,13 @@ void swn_window_thread_exit(void)
     struct swn_engine *e = &swn_engine_one;
     if (!self_state)
         return;
-    pthread_mutex_lock(&e->lock);
+    swn_lock(&e->lock);
     self_state->listed = 0;
     self_state->last_access = 0;
     e->features.tiling->rows_forget(self_state);
     for (struct swn_frame *f = e->pool ? swn_pool_first(e->pool) : NULL; f; f = f->next)
         if (swn_frame_use(f)->cursor == self_state)
             swn_frame_use(f)->wanted = 0;
-    pthread_mutex_unlock(&e->lock);
+    swn_unlock(&e->lock);
     self_state = NULL;
 }

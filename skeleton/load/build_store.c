@@ -21,6 +21,7 @@
 #include "base/thread.h"
 #include "skeleton/core/plan.h"
 #include "skeleton/core/residency_steps.h"
+#include "skeleton/engine/section.h"
 
 /* How often the store is looked for, and after what time the wait is explained to the user. */
 #define LOOK_MS 2
@@ -97,10 +98,10 @@ static void *run(void *arg)
     struct build *b = arg;
     struct swn_store *store = NULL;
     char why[SWN_ERRMSG] = "";
-    pthread_mutex_lock(&one);
+    swn_lock(&one);
     int err = make_store(b, &store, why);
     swn_load_built(b->e, b->s, b->fd, store, err, why);
-    pthread_mutex_unlock(&one);
+    swn_unlock(&one);
     if (b->fd >= 0)
         b->e->io->close(b->e->io->ctx, b->fd);
     free(b);

@@ -22,6 +22,7 @@
 #include "base/file_io.h"
 #include "skeleton/core/plan.h"
 #include "skeleton/core/residency_steps.h"
+#include "skeleton/engine/section.h"
 
 /* Smaller files are read: registering gains nothing. */
 #define FILE_LEAST ((uint64_t)1 << 20)
@@ -57,9 +58,9 @@ static int looks_like_a_checkpoint(struct swn_engine *e, int fd)
  * loaded into. The latter tells one shard of many from a small file. */
 int swn_load_worth_a_store(struct swn_engine *e, uint64_t bytes)
 {
-    pthread_mutex_lock(&e->lock);
+    swn_lock(&e->lock);
     uint64_t live = e->counters.live_bytes;
-    pthread_mutex_unlock(&e->lock);
+    swn_unlock(&e->lock);
     return bytes > e->budget.limit / 2 || live + bytes > e->budget.limit ||
            (e->config.stores & SWN_MANY_MODELS && bytes >= STORE_LEAST);
 }
@@ -68,17 +69,17 @@ int swn_load_worth_a_store(struct swn_engine *e, uint64_t bytes)
 int swn_load_stores_in_use(struct swn_engine *e, struct swn_cache_limits *limits)
 {
     size_t most = 0, count = 0;
-    pthread_mutex_lock(&load_lock);
+    swn_lock(&load_lock);
     for (const struct source *s = sources; s; s = s->next)
         most += s->store != NULL;
     char **names = calloc(most + 1, sizeof *names);
     int err = names ? 0 : -ENOMEM;
-    pthread_mutex_lock(&e->lock);
+    swn_lock(&e->lock);
     for (const struct source *s = sources; s && !err; s = s->next)
         if (s->store && s->file.refs && !(names[count++] = strdup(strrchr(s->store->path, '/') + 1)))
             err = -ENOMEM, count--;
-    pthread_mutex_unlock(&e->lock);
-    pthread_mutex_unlock(&load_lock);
+    swn_unlock(&e->lock);
+    swn_unlock(&load_lock);
     limits->keep = (const char *const *)names;
     limits->keep_count = count;
     return err;
@@ -117,14 +118,14 @@ static void take_store(struct swn_engine *e, struct source *s, struct swn_store 
 
 void swn_load_built(struct swn_engine *e, struct source *s, int fd, struct swn_store *store, int err, const char *why)
 {
-    pthread_mutex_lock(&load_lock);
+    swn_lock(&load_lock);
     if (!err) {
         swn_load_readahead(e, fd, store);
         take_store(e, s, store);
     }
     explain(e, s, err, why);
     atomic_store(&s->building, 0);
-    pthread_mutex_unlock(&load_lock);
+    swn_unlock(&load_lock);
 }
 
 /* Finds the store of s, or begins to build it. load_lock held. */
@@ -186,7 +187,7 @@ static void forget(struct swn_engine *e, struct source **link)
 static void close_idle(struct swn_engine *e)
 {
     size_t idle = 0;
-    pthread_mutex_lock(&e->lock);
+    swn_lock(&e->lock);
     for (struct source **link = &sources; *link;) {
         struct source *s = *link;
         if (!s->file.refs && !s->waiting && !atomic_load(&s->building) && ++idle > IDLE_MOST)
@@ -194,7 +195,7 @@ static void close_idle(struct swn_engine *e)
         else
             link = &s->next;
     }
-    pthread_mutex_unlock(&e->lock);
+    swn_unlock(&e->lock);
 }
 
 /* load_lock held. */
@@ -223,12 +224,12 @@ static void hold_off(struct held_off *h)
         sigdelset(&held, faults[i]);
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &h->cancel);
     pthread_sigmask(SIG_BLOCK, &held, &h->before);
-    pthread_mutex_lock(&load_lock);
+    swn_lock(&load_lock);
 }
 
 static void let_come(const struct held_off *h)
 {
-    pthread_mutex_unlock(&load_lock);
+    swn_unlock(&load_lock);
     pthread_sigmask(SIG_SETMASK, &h->before, NULL);
     pthread_setcancelstate(h->cancel, NULL);
 }
@@ -261,9 +262,9 @@ static struct source *find(struct swn_engine *e, int fd, const sigset_t *before)
     if (!atomic_load(&s->building))
         return s;
     s->waiting++;
-    pthread_mutex_unlock(&load_lock);
+    swn_unlock(&load_lock);
     int there = swn_load_await(s, before);
-    pthread_mutex_lock(&load_lock);
+    swn_lock(&load_lock);
     s->waiting--;
     return there ? s : NULL;
 }
@@ -285,11 +286,11 @@ struct swn_extent_file *swn_load_mapped(int fd)
         return NULL;
     }
     s->file.fetch.direct_fd = swn_open_direct(e->io, fd, O_RDONLY);
-    pthread_mutex_lock(&load_lock);
+    swn_lock(&load_lock);
     close_idle(e);
     s->next = sources;
     sources = s;
-    pthread_mutex_unlock(&load_lock);
+    swn_unlock(&load_lock);
     return &s->file;
 }
 
@@ -378,14 +379,14 @@ static int is_expected(const void *source, size_t after, size_t bytes)
 static ssize_t register_read(struct swn_engine *e, int fd, void *buf, size_t n, off_t off, const sigset_t *before)
 {
     size_t delta, len;
-    pthread_mutex_lock(&e->lock);
+    swn_lock(&e->lock);
     struct swn_range *r = swn_arena_find(e->arena, (uintptr_t)buf);
     if (r)
         swn_write_behind_cancel(e, r);
     int fits = e->torch && atomic_load(&e->life.hook_state) != 3 && fills_rest(r, buf, n, &delta);
     uint32_t id = fits ? r->id : 0;
     len = fits ? r->len : 0;
-    pthread_mutex_unlock(&e->lock);
+    swn_unlock(&e->lock);
     int flags = fits ? fcntl(fd, F_GETFL) : -1, access = flags & (O_ACCMODE | O_PATH);
     if (flags < 0 || (access != O_RDONLY && access != O_RDWR) || delta > HEAD_MOST || off < (off_t)delta)
         return -1; /* a read that must fail is made */
@@ -396,7 +397,7 @@ static ssize_t register_read(struct swn_engine *e, int fd, void *buf, size_t n, 
         note_beginning(e, s, fd, x->source_off);
     if (!x || !head_is_the_files(e, fd, buf, (uint64_t)off, delta))
         return -1;
-    pthread_mutex_lock(&e->lock);
+    swn_lock(&e->lock);
     swn_write_behind_cancel(e, r);
     int done = r->id == id && fills_rest(r, buf, n, &delta);
     size_t resident = done && swn_is_weight(r) && atomic_load(&r->state) == SWN_RESIDENT ? r->size : 0;
@@ -410,12 +411,13 @@ static ssize_t register_read(struct swn_engine *e, int fd, void *buf, size_t n, 
         swn_expected_read_set(e, is_expected, s, (size_t)(x - s->store->extents));
         atomic_store(&e->life.want_hook, 1);
     }
-    pthread_mutex_unlock(&e->lock);
+    swn_unlock(&e->lock);
     return done ? (ssize_t)(len - delta) : -1;
 }
 
 ssize_t swn_load_read(int fd, void *buf, size_t n, off_t off)
 {
+    SWN_SECTION();
     struct swn_engine *e = &swn_engine_one;
     if (n < SWN_GRANULE / 2 || !swn_engine_owns((uintptr_t)buf) || off < 0 || atomic_load(&e->life.retired))
         return -1;
@@ -520,11 +522,11 @@ static int first_tensor(const struct swn_store *s, uint64_t off, char *out, size
 int swn_load_tensor(const struct swn_load_place *place, char *out, size_t size)
 {
     int found = 0;
-    if (!place->file || pthread_mutex_trylock(&load_lock))
+    if (!place->file || swn_trylock(&load_lock))
         return 0; /* a thread is loading at exit: the names are not worth waiting for */
     for (struct source *s = sources; s && !found; s = s->next)
         found = &s->file == place->file && s->store && first_tensor(s->store, place->off, out, size);
-    pthread_mutex_unlock(&load_lock);
+    swn_unlock(&load_lock);
     return found;
 }
 
@@ -543,7 +545,7 @@ static void uncache_checkpoint(struct swn_engine *e, const struct source *s)
 void swn_load_exit(void)
 {
     struct swn_engine *e = &swn_engine_one;
-    if (pthread_mutex_trylock(&load_lock))
+    if (swn_trylock(&load_lock))
         return; /* a thread is loading: skip this */
     for (struct source *s = sources; s; s = s->next) {
         uncache(e, s);
@@ -552,7 +554,7 @@ void swn_load_exit(void)
             swn_load_write_order(e, s);
         }
     }
-    pthread_mutex_unlock(&load_lock);
+    swn_unlock(&load_lock);
 }
 
 void swn_load_fork_child(void)

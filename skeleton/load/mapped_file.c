@@ -15,6 +15,7 @@
 #include "skeleton/engine/accounting.h"
 #include "skeleton/core/residency_steps.h"
 #include "skeleton/core/restore.h"
+#include "skeleton/engine/section.h"
 
 /* Smaller mappings are not worth a table. */
 #define GUEST_LEAST ((size_t)1 << 20)
@@ -38,12 +39,14 @@ static void keep_out_of_the_cache(struct swn_engine *e, void *addr, size_t len, 
 
 void swn_mapped_file_looking(size_t len, int fd)
 {
+    SWN_SECTION();
     if (swn_engine_running() && len >= GUEST_LEAST)
         swn_load_ask_for_header(fd);
 }
 
 void swn_mapped_file_begin(void *addr, size_t len, int fd, off_t off)
 {
+    SWN_SECTION();
     struct swn_engine *e = &swn_engine_one;
     if (!swn_engine_running() || len < GUEST_LEAST || !e->torch || atomic_load(&e->life.retired))
         return;
@@ -51,7 +54,7 @@ void swn_mapped_file_begin(void *addr, size_t len, int fd, off_t off)
     int watched = 0;
     if (!file)
         return;
-    pthread_mutex_lock(&e->lock);
+    swn_lock(&e->lock);
     uintptr_t lo = (uintptr_t)addr, hi = lo + swn_round_up(len, SWN_PAGE);
     struct swn_mapped_file *g = swn_arena_register_mapping(e->arena, lo, hi);
     if (g) {
@@ -69,12 +72,12 @@ void swn_mapped_file_begin(void *addr, size_t len, int fd, off_t off)
     } else {
         file->refs--;
     }
-    pthread_mutex_unlock(&e->lock);
+    swn_unlock(&e->lock);
     if (watched) {
         swn_load_look_into(file);
-        pthread_mutex_lock(&e->lock);
+        swn_lock(&e->lock);
         file->refs--;
-        pthread_mutex_unlock(&e->lock);
+        swn_unlock(&e->lock);
     }
     swn_engine_settle();
 }
@@ -107,7 +110,7 @@ void swn_mapped_file_end(void *addr, size_t len)
     if (!swn_engine_running() || hi <= __atomic_load_n(&swn_mapped_bounds[0], __ATOMIC_ACQUIRE) ||
         lo >= __atomic_load_n(&swn_mapped_bounds[1], __ATOMIC_ACQUIRE) || !swn_arena_mapped_file_in(e->arena, lo, hi))
         return;
-    pthread_mutex_lock(&e->lock);
+    swn_lock(&e->lock);
     for (struct swn_mapped_file *g; (g = swn_arena_mapped_file_in(e->arena, lo, hi));) {
         int all_goes = lo <= g->lo && hi >= g->hi;
         for (struct swn_range *r = swn_arena_first(e->arena), *next; r; r = next) {
@@ -119,7 +122,7 @@ void swn_mapped_file_end(void *addr, size_t len)
         g->file->refs--;
         swn_arena_unregister_mapping(e->arena, g);
     }
-    pthread_mutex_unlock(&e->lock);
+    swn_unlock(&e->lock);
 }
 
 static struct swn_range *adopt(struct swn_engine *e, uintptr_t lo, uintptr_t hi)

@@ -12,6 +12,7 @@
 #include "skeleton/load/load_internal.h"
 #include "base/atomic_file.h"
 #include "skeleton/engine/weights.h"
+#include "skeleton/engine/section.h"
 
 static const struct swn_store_extent *extent_from(const struct swn_store *s, uint64_t off)
 {
@@ -91,9 +92,9 @@ void swn_load_write_order(struct swn_engine *e, const struct source *s)
     struct stat st;
     size_t len = 0;
     /* Other threads may still plan. */
-    pthread_mutex_lock(&e->lock);
+    swn_lock(&e->lock);
     char *text = is_the_stores(s) ? NULL : text_of(s, &len);
-    pthread_mutex_unlock(&e->lock);
+    swn_unlock(&e->lock);
     if (!text || e->io->fstat(e->io->ctx, s->store->file.fd, &st) || !st.st_nlink) {
         free(text); /* no order, or the store has been removed */
         return;

@@ -12,6 +12,7 @@
 #include "profiles/scratch_file.h"
 #include "base/clock.h"
 #include "base/thread.h"
+#include "skeleton/engine/section.h"
 
 /* As when layers are read: the next read is requested before the present one has ended. */
 #define AHEAD 2
@@ -52,11 +53,11 @@ struct swn_io_load {
 /* The state that is requested now, or, if the thread may wait, the next one. */
 static int wanted(struct swn_io_load *c, int may_wait)
 {
-    pthread_mutex_lock(&c->lock);
+    swn_lock(&c->lock);
     while (may_wait && c->task == IDLE)
         pthread_cond_wait(&c->told, &c->lock);
     int task = c->task;
-    pthread_mutex_unlock(&c->lock);
+    swn_unlock(&c->lock);
     return task;
 }
 
@@ -71,10 +72,10 @@ static void await(struct swn_io_load *c, struct swn_scratch_read *r, int rest)
     int err = swn_scratch_await(r);
     if (err) /* a failing disk is not a busy one; the program's own reads will report it */
         return;
-    pthread_mutex_lock(&c->lock);
+    swn_lock(&c->lock);
     swn_disk_speed_add(&c->pace[rest], (double)r->job.len, r->begun_s * 1e9, r->back_s * 1e9);
     c->bytes[rest] += r->job.len;
-    pthread_mutex_unlock(&c->lock);
+    swn_unlock(&c->lock);
 }
 
 /* Makes the reads of one series, while they are wanted in that state. 0, or the queue refuses. */
@@ -112,10 +113,10 @@ static void read_all(struct swn_io_load *c, struct swn_fetch *fetch, const struc
         rc = read_series(c, fetch, s, &at, task);
         before = task;
         if (task == REST && (rc || swn_seconds() - begin > REST_S)) {
-            pthread_mutex_lock(&c->lock);
+            swn_lock(&c->lock);
             c->task = c->task == REST ? IDLE : c->task;
             pthread_cond_signal(&c->rested);
-            pthread_mutex_unlock(&c->lock);
+            swn_unlock(&c->lock);
             before = IDLE;
         }
     }
@@ -165,9 +166,9 @@ struct swn_io_load *swn_io_load_start(const struct swn_io *io, const char *dir, 
 
 unsigned swn_io_load_disk(struct swn_io_load *c, int rest, struct swn_disk_model *out)
 {
-    pthread_mutex_lock(&c->lock);
+    swn_lock(&c->lock);
     unsigned known = c->bytes[rest] >= SWN_IO_LOAD_LEAST ? swn_disk_speed_get(&c->pace[rest], out) : 0;
-    pthread_mutex_unlock(&c->lock);
+    swn_unlock(&c->lock);
     return known;
 }
 
@@ -178,11 +179,11 @@ int swn_io_load_ready(struct swn_io_load *c)
 
 static void tell(struct swn_io_load *c, int task)
 {
-    pthread_mutex_lock(&c->lock);
+    swn_lock(&c->lock);
     if (c->task != ENDED)
         c->task = task;
     pthread_cond_signal(&c->told);
-    pthread_mutex_unlock(&c->lock);
+    swn_unlock(&c->lock);
 }
 
 void swn_io_load_set(struct swn_io_load *c, int busy)
@@ -194,12 +195,12 @@ void swn_io_load_rest(struct swn_io_load *c)
 {
     uint64_t until = (uint64_t)(swn_seconds() * 1e9) + REST_MOST_NS;
     tell(c, REST);
-    pthread_mutex_lock(&c->lock);
+    swn_lock(&c->lock);
     while (c->task == REST && !swn_cond_wait_until(&c->rested, &c->lock, until))
         ;
     if (c->task == REST)
         c->task = IDLE;
-    pthread_mutex_unlock(&c->lock);
+    swn_unlock(&c->lock);
 }
 
 void swn_io_load_end(struct swn_io_load *c)

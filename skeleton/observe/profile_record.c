@@ -18,6 +18,7 @@
 #include "skeleton/core/plan.h"
 #include "skeleton/engine/weights.h"
 #include "skeleton/engine/accounting.h"
+#include "skeleton/engine/section.h"
 
 /* Lock rank is the loader's lock, then the engine's; swn_load_tensor only tries the former. */
 
@@ -442,17 +443,17 @@ void swn_record_leaving(struct swn_engine *e)
 int swn_record_save(struct swn_engine *e)
 {
     struct swn_record *r = e->features.record;
-    pthread_mutex_lock(&e->lock);
+    swn_lock(&e->lock);
     struct swn_io_load *contend = r->contend;
     r->contend = NULL;
-    pthread_mutex_unlock(&e->lock);
+    swn_unlock(&e->lock);
     if (contend)
         swn_io_load_stop(contend);
-    pthread_mutex_lock(&e->lock);
+    swn_lock(&e->lock);
     int rc = !r->written || enough(e) ? write_down(e) : 0;
     struct swn_profile *p = r->written;
     r->written = NULL;
-    pthread_mutex_unlock(&e->lock);
+    swn_unlock(&e->lock);
     if (!rc)
         rc = swn_profile_fit(p);
     /* A child process of the program has the same setting; its empty profile must not replace a full one. */

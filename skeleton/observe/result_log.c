@@ -21,6 +21,7 @@
 #include "skeleton/engine/program_threads.h"
 #include "base/fd_registry.h"
 #include "scheduler/protocol/verify_log.h"
+#include "skeleton/engine/section.h"
 
 #define CHUNK ((size_t)1 << 20)
 #define LINE 512 /* at most */
@@ -157,11 +158,11 @@ void swn_result_log_write_result(const char *op, const struct swn_result *r)
     if (thread < 0)
         return;
     size_t n = put_line(line, thread, op, r);
-    pthread_mutex_lock(&record.lock);
+    swn_lock(&record.lock);
     if (record.fd < 0 && !record.full)
         record.full = open_record() != 0;
     append(line, n);
-    pthread_mutex_unlock(&record.lock);
+    swn_unlock(&record.lock);
 }
 
 /* --- memory --- */
@@ -177,12 +178,12 @@ void swn_result_log_write_memory(long long bytes)
 
 static void before_fork(void)
 {
-    pthread_mutex_lock(&record.lock);
+    swn_lock(&record.lock);
 }
 
 static void in_parent(void)
 {
-    pthread_mutex_unlock(&record.lock);
+    swn_unlock(&record.lock);
 }
 
 static void in_child(void)
@@ -197,10 +198,12 @@ static void in_child(void)
 
 __attribute__((destructor)) static void at_exit(void)
 {
-    pthread_mutex_lock(&record.lock);
+    if (swn_section_interrupted()) /* exit in a signal handler: the lock may be this thread's own */
+        return;
+    swn_lock(&record.lock);
     if (record.head)
         write_head();
-    pthread_mutex_unlock(&record.lock);
+    swn_unlock(&record.lock);
 }
 
 void swn_result_log_write_start(const char *dir, uint64_t budget_bytes)

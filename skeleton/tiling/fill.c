@@ -13,6 +13,7 @@
 #include "skeleton/core/plan.h"
 #include "skeleton/engine/accounting.h"
 #include "skeleton/core/residency_steps.h"
+#include "skeleton/engine/section.h"
 
 #define PIECE_MOST ((size_t)4 << 20)
 /* Two pieces are in memory at once. */
@@ -47,11 +48,11 @@ static void write_one(struct swn_fill *f, struct piece *p)
 {
     size_t whole = swn_round_up(p->len, SWN_PAGE);
     memset(p->bytes + p->len, 0, whole - p->len);
-    pthread_mutex_unlock(&f->lock);
+    swn_unlock(&f->lock);
     int err = swn_spill_write_at(f->file, p->bytes, whole, f->extent + p->off);
     if (err) /* private copies have the right bytes then, and the range becomes resident at its next use */
         memcpy((void *)(f->addr + p->off), p->bytes, p->len);
-    pthread_mutex_lock(&f->lock);
+    swn_lock(&f->lock);
     if (!err)
         f->written += whole;
     if (!f->err)
@@ -63,7 +64,7 @@ static void write_one(struct swn_fill *f, struct piece *p)
 static void *writer(void *arg)
 {
     struct swn_fill *f = arg;
-    pthread_mutex_lock(&f->lock);
+    swn_lock(&f->lock);
     for (;;) {
         struct piece *p = &f->pieces[!f->making];
         if (p->len)
@@ -73,7 +74,7 @@ static void *writer(void *arg)
         else
             pthread_cond_wait(&f->changed, &f->lock);
     }
-    pthread_mutex_unlock(&f->lock);
+    swn_unlock(&f->lock);
     return NULL;
 }
 
@@ -119,9 +120,10 @@ static struct swn_fill *create(struct swn_engine *e, const struct swn_range *r, 
 
 struct swn_fill *swn_fill_begin(struct swn_op *op, unsigned arg, size_t *piece)
 {
+    SWN_SECTION();
     struct swn_engine *e = &swn_engine_one;
     const struct swn_arg *a = &op->args[arg];
-    pthread_mutex_lock(&e->lock);
+    swn_lock(&e->lock);
     size_t most = e->budget.limit / PIECE_PART / SWN_GRANULE * SWN_GRANULE;
     most = most > PIECE_MOST ? PIECE_MOST : most;
     struct swn_range *r = a->range;
@@ -134,16 +136,16 @@ struct swn_fill *swn_fill_begin(struct swn_op *op, unsigned arg, size_t *piece)
         destroy(f);
         f = NULL;
     }
-    pthread_mutex_unlock(&e->lock);
+    swn_unlock(&e->lock);
     if (!f)
         return NULL;
     pthread_setname_np(f->thread, "swn-fill");
     *piece = most;
-    pthread_mutex_lock(&e->lock);
+    swn_lock(&e->lock);
     int err = r->shared ? swn_residency_take_over(&e->res, r) : -EBUSY; /* it may have become resident meanwhile */
     if (!err)
         (f->range = r)->filling = 1;
-    pthread_mutex_unlock(&e->lock);
+    swn_unlock(&e->lock);
     if (err) {
         swn_fill_end(f, 0);
         return NULL;
@@ -153,28 +155,30 @@ struct swn_fill *swn_fill_begin(struct swn_op *op, unsigned arg, size_t *piece)
 
 void *swn_fill_next(struct swn_fill *f, size_t bytes)
 {
-    pthread_mutex_lock(&f->lock);
+    SWN_SECTION();
+    swn_lock(&f->lock);
     if (f->given)
         hand_over(f);
     f->given = 1;
     struct piece *p = &f->pieces[f->making];
     *p = (struct piece){.bytes = p->bytes, .off = f->done, .len = bytes};
     f->done += bytes;
-    pthread_mutex_unlock(&f->lock);
+    swn_unlock(&f->lock);
     return p->bytes;
 }
 
 void swn_fill_end(struct swn_fill *f, int made)
 {
+    SWN_SECTION();
     struct swn_engine *e = &swn_engine_one;
-    pthread_mutex_lock(&f->lock);
+    swn_lock(&f->lock);
     if (f->given && made)
         hand_over(f);
     f->ended = 1;
     pthread_cond_broadcast(&f->changed);
-    pthread_mutex_unlock(&f->lock);
+    swn_unlock(&f->lock);
     pthread_join(f->thread, NULL);
-    pthread_mutex_lock(&e->lock);
+    swn_lock(&e->lock);
     f->file->written_bytes += f->written;
     if (f->range) { /* its operator has kept it */
         f->range->filling = 0;
@@ -182,6 +186,6 @@ void swn_fill_end(struct swn_fill *f, int made)
     }
     if (f->err)
         swn_note_spill(e, f->len, f->err);
-    pthread_mutex_unlock(&e->lock);
+    swn_unlock(&e->lock);
     destroy(f);
 }

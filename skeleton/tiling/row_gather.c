@@ -22,6 +22,7 @@
 #include "skeleton/engine/accounting.h"
 #include "skeleton/core/residency_steps.h"
 #include "skeleton/engine/thread_state.h"
+#include "skeleton/engine/section.h"
 
 /* The most bytes of one batch, which are read into memory of the thread's own; it grows with the need, from
  * BATCH_LEAST. */
@@ -265,7 +266,7 @@ static void read_done(struct swn_fetch_job *job, int err)
     struct swn_engine *e = &swn_engine_one;
     struct run *run = job->user;
     struct swn_row_reading *rd = run->reading;
-    pthread_mutex_lock(&e->lock);
+    swn_lock(&e->lock);
     if (err) {
         run->own = 1;
         run->err = err;
@@ -277,7 +278,7 @@ static void read_done(struct swn_fetch_job *job, int err)
         else
             pthread_cond_broadcast(&e->changed);
     }
-    pthread_mutex_unlock(&e->lock);
+    swn_unlock(&e->lock);
 }
 
 static void submit(struct swn_engine *e, struct swn_row_reading *rd)
@@ -370,9 +371,9 @@ static int read_rows(struct swn_engine *e, struct swn_thread_state *t, const str
         if (await(e, rd))
             return -1;
         confirm(e, rd);
-        pthread_mutex_unlock(&e->lock);
+        swn_unlock(&e->lock);
         copy_rows(rd, rows + done, batch, row_bytes, out);
-        pthread_mutex_lock(&e->lock);
+        swn_lock(&e->lock);
         done += batch;
     }
     int clean = !rd->strays;
@@ -424,23 +425,24 @@ static int find_rows(struct swn_row *rows, uintptr_t first, size_t row_bytes, si
 int swn_gather_rows(struct swn_op *op, unsigned index, uintptr_t first, size_t row_bytes, size_t count,
                     const int64_t *numbers, size_t n, void *out)
 {
+    SWN_SECTION();
     struct swn_engine *e = &swn_engine_one;
     struct swn_arg *arg = &op->args[index];
     struct swn_row *own = NULL;
     if (n > ROWS_MOST)
         return 0;
-    pthread_mutex_lock(&e->lock);
+    swn_lock(&e->lock);
     uint64_t begin = swn_now_ns();
     struct swn_thread_state *t = swn_window_thread(e);
     struct swn_row *rows = t ? room_for(e, t, n, &own) : NULL;
     if (!rows) {
-        pthread_mutex_unlock(&e->lock);
+        swn_unlock(&e->lock);
         return 0;
     }
     t->looking_up = 1;
-    pthread_mutex_unlock(&e->lock);
+    swn_unlock(&e->lock);
     int err = find_rows(rows, first, row_bytes, count, numbers, n);
-    pthread_mutex_lock(&e->lock);
+    swn_lock(&e->lock);
     if (!e->fetch) /* a forked child that computes */
         swn_open_pool(e);
     int done = !err && e->fetch && arg->rows == 1 && arg->range && arg->range->id == arg->range_id
@@ -452,7 +454,7 @@ int swn_gather_rows(struct swn_op *op, unsigned index, uintptr_t first, size_t r
         e->counters.rows += n;
     t->looking_up = 0;
     t->ready_ns += swn_now_ns() - begin; /* waiting is not computing */
-    pthread_mutex_unlock(&e->lock);
+    swn_unlock(&e->lock);
     free(own);
     return done >= 0;
 }

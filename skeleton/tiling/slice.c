@@ -11,6 +11,7 @@
 #include "skeleton/core/residency_steps.h"
 #include "skeleton/engine/thread_state.h"
 #include "skeleton/core/ring_size.h"
+#include "skeleton/engine/section.h"
 
 /* An operator that had to take the weight whole counts as much as this many operators that had not. */
 #define REFUSED 4
@@ -192,10 +193,11 @@ static void slice_early(struct swn_engine *e, struct swn_arg *arg)
 
 size_t swn_slice_offer(struct swn_op *op, unsigned index, const struct swn_row_geometry *rows)
 {
+    SWN_SECTION();
     struct swn_engine *e = &swn_engine_one;
     struct swn_arg *arg = &op->args[index];
     size_t to_try = 0;
-    pthread_mutex_lock(&e->lock);
+    swn_lock(&e->lock);
     struct swn_range *r = weight_of(arg);
     if (r)
         forget_other_budget(e, r);
@@ -209,7 +211,7 @@ size_t swn_slice_offer(struct swn_op *op, unsigned index, const struct swn_row_g
             to_try = supposed(e, arg, r);
         }
     }
-    pthread_mutex_unlock(&e->lock);
+    swn_unlock(&e->lock);
     return to_try;
 }
 
@@ -228,12 +230,13 @@ void swn_slice_set_least(struct swn_engine *e)
 
 int swn_slice_wanted(struct swn_op *op, unsigned index, uint64_t shape)
 {
+    SWN_SECTION();
     struct swn_engine *e = &swn_engine_one;
-    pthread_mutex_lock(&e->lock);
+    swn_lock(&e->lock);
     struct swn_range *r = weight_of(&op->args[index]);
     int wanted =
         r && swn_tensor_of(r)->slicing.given_up_for != shape && (swn_tensor_of(r)->slice_unit || worth_slicing(e, r));
-    pthread_mutex_unlock(&e->lock);
+    swn_unlock(&e->lock);
     return wanted;
 }
 
@@ -290,9 +293,10 @@ static void decide(struct swn_engine *e, struct swn_arg *arg, uint64_t shape, si
 
 size_t swn_slice_refused(struct swn_op *op, unsigned index, uint64_t shape, size_t tried, int right)
 {
+    SWN_SECTION();
     struct swn_engine *e = &swn_engine_one;
     size_t next = 0;
-    pthread_mutex_lock(&e->lock);
+    swn_lock(&e->lock);
     struct swn_arg *arg = &op->args[index];
     struct swn_range *r = weight_of(arg);
     struct swn_slicing *s = r ? &swn_tensor_of(r)->slicing : NULL;
@@ -308,14 +312,15 @@ size_t swn_slice_refused(struct swn_op *op, unsigned index, uint64_t shape, size
         arg->slice = tried;
     if (recurs)
         decide(e, arg, shape, tried, right, next);
-    pthread_mutex_unlock(&e->lock);
+    swn_unlock(&e->lock);
     return next;
 }
 
 size_t swn_slice_list(struct swn_op *op, unsigned index, struct swn_slices *slices, size_t most)
 {
+    SWN_SECTION();
     struct swn_engine *e = &swn_engine_one;
-    pthread_mutex_lock(&e->lock);
+    swn_lock(&e->lock);
     const struct swn_arg *arg = &op->args[index];
     const struct swn_range *r = weight_of(arg);
     size_t each = arg->slice, count = r && each ? r->len / each : 0, n = 0;
@@ -323,7 +328,7 @@ size_t swn_slice_list(struct swn_op *op, unsigned index, struct swn_slices *slic
         slices[n++] = (struct swn_slices){each, count - 1};
     if (count && most >= 2)
         slices[n++] = (struct swn_slices){r->len - (count - 1) * each, 1};
-    pthread_mutex_unlock(&e->lock);
+    swn_unlock(&e->lock);
     return n;
 }
 
@@ -335,9 +340,10 @@ void swn_slice_next(struct swn_thread_state *t, const struct swn_arg *arg, size_
 
 const void *swn_slice_lend(struct swn_op *op, unsigned index, size_t off, size_t bytes)
 {
+    SWN_SECTION();
     struct swn_engine *e = &swn_engine_one;
     struct swn_arg *arg = &op->args[index];
-    pthread_mutex_lock(&e->lock);
+    swn_lock(&e->lock);
     uint64_t begin = swn_now_ns();
     struct swn_thread_state *t = swn_window_thread(e);
     struct swn_range *r = weight_of(arg);
@@ -359,7 +365,7 @@ const void *swn_slice_lend(struct swn_op *op, unsigned index, size_t off, size_t
     }
     swn_prefetch_run(e, t);
     t->ready_ns += swn_now_ns() - begin; /* waiting is not computing */
-    pthread_mutex_unlock(&e->lock);
+    swn_unlock(&e->lock);
     return lent ? (const char *)arg->data + off : NULL;
 }
 
@@ -380,10 +386,11 @@ void swn_slice_end(struct swn_engine *e, struct swn_op *op, struct swn_arg *arg)
 /* Where a pass is laid out, the copy has its place in the region like any other tensor. */
 int swn_slice_copy_room(size_t bytes)
 {
+    SWN_SECTION();
     struct swn_engine *e = &swn_engine_one;
-    pthread_mutex_lock(&e->lock);
+    swn_lock(&e->lock);
     size_t placed = swn_arena_region_idle(e->arena);
     int fits = placed >= bytes || swn_reclaim_if_idle(e, bytes) == 0;
-    pthread_mutex_unlock(&e->lock);
+    swn_unlock(&e->lock);
     return fits;
 }

@@ -11,6 +11,7 @@
 #include "skeleton/core/eviction.h"
 #include "skeleton/tiling/trial_memory.h"
 #include "skeleton/engine/accounting.h"
+#include "skeleton/engine/section.h"
 
 /* The part that kernels add to a copy of the weight, to fill up its last block. */
 #define FOLD_PART 8
@@ -31,26 +32,26 @@ static size_t counted; /* of small_bytes */
 static int take(size_t bytes)
 {
     struct swn_engine *e = &swn_engine_one;
-    pthread_mutex_lock(&e->lock);
+    swn_lock(&e->lock);
     int fits = swn_reclaim_if_idle(e, bytes) == 0;
     if (fits) {
         swn_engine_count_small((long long)bytes);
         counted += bytes;
         swn_engine_note_peak(e);
     }
-    pthread_mutex_unlock(&e->lock);
+    swn_unlock(&e->lock);
     return fits;
 }
 
 static void give_back(size_t bytes)
 {
     struct swn_engine *e = &swn_engine_one;
-    pthread_mutex_lock(&e->lock);
+    swn_lock(&e->lock);
     /* After a fork, memory from before it is not counted in the child. */
     size_t ours = bytes < counted ? bytes : counted;
     swn_engine_count_small(-(long long)ours);
     counted -= ours;
-    pthread_mutex_unlock(&e->lock);
+    swn_unlock(&e->lock);
 }
 
 /* A child does not inherit the memory: a thread that was in a trial is in the middle of an operator that will never end
@@ -77,6 +78,7 @@ static void *map_over_and_over(size_t size, size_t period)
 
 void *swn_trial_map(size_t bytes, size_t period)
 {
+    SWN_SECTION();
     if (!take(period))
         return NULL;
     void *at = map_over_and_over(swn_round_up(bytes, period), period);
@@ -87,6 +89,7 @@ void *swn_trial_map(size_t bytes, size_t period)
 
 void swn_trial_unmap(void *at, size_t bytes, size_t period)
 {
+    SWN_SECTION();
     munmap(at, swn_round_up(bytes, period));
     give_back(period);
 }
@@ -114,7 +117,7 @@ void *swn_trial_alloc(size_t n)
     if (!at)
         return NULL;
     unsigned i = 0;
-    pthread_mutex_lock(&e->lock);
+    swn_lock(&e->lock);
     while (i < MOST && folded[i].at)
         i++;
     if (i < MOST) {
@@ -123,7 +126,7 @@ void *swn_trial_alloc(size_t n)
         folded[i].period = fold_period;
         atomic_fetch_add(&count, 1);
     }
-    pthread_mutex_unlock(&e->lock);
+    swn_unlock(&e->lock);
     if (i < MOST)
         return at;
     swn_trial_unmap(at, n, fold_period);
@@ -136,7 +139,7 @@ int swn_trial_free(void *p)
         return 0;
     struct swn_engine *e = &swn_engine_one;
     size_t bytes = 0, period = 0;
-    pthread_mutex_lock(&e->lock);
+    swn_lock(&e->lock);
     for (unsigned i = 0; i < MOST && !bytes; i++)
         if (folded[i].at == p) {
             bytes = folded[i].bytes;
@@ -144,7 +147,7 @@ int swn_trial_free(void *p)
             folded[i].at = NULL;
             atomic_fetch_sub(&count, 1);
         }
-    pthread_mutex_unlock(&e->lock);
+    swn_unlock(&e->lock);
     if (bytes)
         swn_trial_unmap(p, bytes, period);
     return bytes != 0;

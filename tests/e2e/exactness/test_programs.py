@@ -246,6 +246,14 @@ def test_exit(torch, how, disk):
 
 
 @quick_on_113
+def test_threads_that_are_cancelled(torch):
+    """Operators are no cancellation points, and nothing of ours stays locked or keeps a thread from ending."""
+    reference, run = both(torch, "cancelled", str(harness.cancelled(torch)), budget=40)
+    assert reference.record["values"]["cancelled"] == 6, reference.describe()
+    harness.assert_streamed(run, mapped=True)
+
+
+@quick_on_113
 def test_exit_with_a_daemon_thread(torch, disk):
     """Python ends daemon threads by pthread_exit, which in a plain run, too, may meet a noexcept frame of PyTorch and
     abort. Anything else (a crash, a hang) would be ours."""

@@ -435,18 +435,28 @@ def zero_copy():
     return _built("zero_copy")
 
 
-@functools.cache
-def stress(torch):
-    """Builds stress.cpp, a library for programs/stress.py, against that PyTorch, once per session."""
+def _built_with(torch, name):
     done = subprocess.run([torch.python, REPO / "cmake" / "torch_info.py"], capture_output=True, text=True, check=True)
     info = dict(line.split("=", 1) for line in done.stdout.splitlines())
-    library = pathlib.Path(session_dir("stress")) / f"stress-{torch.name}.so"
+    library = pathlib.Path(session_dir(name)) / f"{name}-{torch.name}.so"
     includes = [flag for path in info["INCLUDES"].split(";") for flag in ("-isystem", path)]
     standard = "17" if info["MAJOR"] == "1" else "20"
     subprocess.run(["g++", "-O1", f"-std=c++{standard}", "-DNDEBUG", "-Wall", "-shared", "-fPIC", "-fopenmp", *includes,
-                    f"-D_GLIBCXX_USE_CXX11_ABI={info['CXX11_ABI']}", "-o", library, HERE / "stress.cpp",
+                    f"-D_GLIBCXX_USE_CXX11_ABI={info['CXX11_ABI']}", "-o", library, HERE / f"{name}.cpp",
                     info["TORCH_CPU"], info["C10"]], check=True)
     return library
+
+
+@functools.cache
+def stress(torch):
+    """Builds stress.cpp, a library for programs/stress.py, against that PyTorch, once per session."""
+    return _built_with(torch, "stress")
+
+
+@functools.cache
+def cancelled(torch):
+    """Builds cancelled.cpp, a library for programs/cancelled.py, against that PyTorch, once per session."""
+    return _built_with(torch, "cancelled")
 
 
 @functools.cache
