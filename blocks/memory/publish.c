@@ -8,6 +8,7 @@
 #include "base/huge_pages.h"
 #include "blocks/memory/reserve.h"
 #include "blocks/memory/transition.h"
+#include "blocks/memory/held_signals.h"
 
 /* The most parts that are mapped or unmapped together. */
 #define STRETCH_MOST 64
@@ -217,6 +218,7 @@ void swn_residency_publish(struct swn_residency *s, struct swn_frame *const *fra
     struct stretch st;
     *written = NULL;
     while (next_stretch(frames, n, &at, can_be_mapped, &st)) {
+        SWN_HOLD_SIGNALS();
         size_t touched = 0;
         unsigned good = stretch_leaves(s, &st, &touched);
         if (good < st.n) {
@@ -268,6 +270,7 @@ struct swn_range *swn_residency_unpublish(struct swn_residency *s, struct swn_fr
     struct reached at = {0};
     struct stretch st;
     while (next_stretch(frames, n, &at, is_mapped, &st)) {
+        SWN_HOLD_SIGNALS();
         size_t touched = 0;
         unsigned good = stretch_leaves(s, &st, &touched);
         unsigned mapped = map_extents(s, &st, good);

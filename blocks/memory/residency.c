@@ -9,6 +9,7 @@
 #include <sys/mman.h>
 
 #include "base/huge_pages.h"
+#include "blocks/memory/held_signals.h"
 #include "blocks/memory/pagemap_proof.h"
 #include "blocks/memory/publish.h"
 #include "blocks/memory/reserve.h"
@@ -123,12 +124,13 @@ int swn_residency_leave(struct swn_residency *s, struct swn_range *r)
         return -EBUSY;
     int err = swn_transition_begin(r);
     if (err)
-        undo(r, SWN_RESIDENT);
+        swn_residency_stay(r);
     return err;
 }
 
 int swn_residency_left(struct swn_residency *s, struct swn_range *r, uint64_t off)
 {
+    SWN_HOLD_SIGNALS();
     int err = swn_transition_commit(r);
     if (!err)
         err = map_at(s, r, MAP_PRIVATE, s->spill, off);
@@ -144,6 +146,7 @@ int swn_residency_left(struct swn_residency *s, struct swn_range *r, uint64_t of
 
 void swn_residency_stay(struct swn_range *r)
 {
+    SWN_HOLD_SIGNALS();
     undo(r, SWN_RESIDENT);
 }
 
@@ -228,6 +231,7 @@ int swn_residency_share(struct swn_residency *s, struct swn_range *r)
     if (swn_state_of(r) != SWN_FILE_BACKED || r->file != s->spill || r->extent_epoch != s->fork_epoch ||
         swn_residency_unmapped(s, r) < size)
         return -EBUSY;
+    SWN_HOLD_SIGNALS();
     int err = swn_transition_begin_clean(s, r, r->addr, size, &pages);
     if (!err)
         err = map_at(s, r, MAP_SHARED, r->file, r->extent);
@@ -314,6 +318,7 @@ static int remap_part(struct swn_residency *s, struct swn_range *r, uintptr_t ad
 {
     struct swn_pages pages = {0};
     uint64_t off = r->extent + (addr - r->addr);
+    SWN_HOLD_SIGNALS();
     int err = swn_transition_begin_clean(s, r, addr, bytes, &pages);
     if (!err)
         err = swn_transition_map(s, r, addr, bytes, MAP_PRIVATE, r->file, off);

@@ -4,7 +4,8 @@
  * A range that leaves is read-only (EVICTING) while its bytes are secured. A store that comes in that time faults, and
  * swn_residency_trap, called by the SIGSEGV handler, sends the range back (EVICT_ABORTED). Between the last check and
  * the new mapping (EVICT_COMMIT) a store waits in the handler: the step takes microseconds and ends in a writable
- * mapping either way. So no store is ever lost, and none ever fails.
+ * mapping either way. So no store is ever lost, and none ever fails. The thread that ends the transition holds its
+ * signals from before EVICT_COMMIT on: a handler of the program that stores into the range would wait for itself.
  *
  * The caller that begins a transition ends it: with a new mapping and a state, or with swn_transition_undo.
  *

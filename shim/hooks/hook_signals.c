@@ -7,8 +7,10 @@
 #include <signal.h>
 #include <stdatomic.h>
 #include <string.h>
+#include <ucontext.h>
 #include <unistd.h>
 
+#include "blocks/memory/held_signals.h"
 #include "skeleton/engine/engine.h"
 #include "shim/hooks/hooks.h"
 #include "shim/hooks/next_symbol.h"
@@ -29,16 +31,27 @@ static int slot(int sig)
     return sig == SIGSEGV ? 0 : sig == SIGBUS ? 1 : -1;
 }
 
+/* Ours runs with most signals blocked, the program's with those that it asked for. */
+static void set_mask(const struct sigaction *next, const void *context)
+{
+    sigset_t mask;
+    sigorset(&mask, &((const ucontext_t *)context)->uc_sigmask, &next->sa_mask);
+    sigdelset(&mask, SIGSEGV);
+    next_pthread_sigmask()(SIG_SETMASK, &mask, NULL);
+}
+
 static void pass_on(int sig, siginfo_t *info, void *context)
 {
     struct sigaction *recorded = &chained[sig == SIGBUS], next = *recorded;
     if ((unsigned)next.sa_flags & SA_RESETHAND)
         *recorded = (struct sigaction){.sa_handler = SIG_DFL};
     if (next.sa_flags & SA_SIGINFO) {
+        set_mask(&next, context);
         next.sa_sigaction(sig, info, context);
     } else if (next.sa_handler == SIG_IGN && info->si_code <= 0) {
         return; /* sent by kill; a real fault cannot be ignored */
     } else if (next.sa_handler != SIG_DFL && next.sa_handler != SIG_IGN) {
+        set_mask(&next, context);
         next.sa_handler(sig);
     } else {
         /* Default action: the instruction faults again, with the default handler. */
@@ -76,7 +89,7 @@ static void on_fault(int sig, siginfo_t *info, void *context)
 void swn_hooks_signals_install(void)
 {
     struct sigaction act = {.sa_sigaction = on_fault, .sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER};
-    sigemptyset(&act.sa_mask);
+    swn_signals_held(&act.sa_mask); /* what a handler of theirs stores must not wait for a fault that it interrupts */
     next_sigaction()(SIGSEGV, &act, &chained[0]);
     next_sigaction()(SIGBUS, &act, &chained[1]);
     atomic_store(&installed, 1);

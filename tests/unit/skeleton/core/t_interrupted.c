@@ -84,11 +84,45 @@ static void operators_are_no_cancellation_points(void *arg)
 }
 IN_A_CHILD(operators_are_no_cancellation_points, 60)
 
+static volatile unsigned char *stored; /* what the handler stores to */
+static struct swn_io raising;
+
+static void store(int sig)
+{
+    (void)sig;
+    *stored = 77;
+    handled = 1;
+}
+
+/* The new mapping is about to be made. */
+static int map_and_raise(void *ctx, void **addr, size_t len, int prot, int flags, int fd, uint64_t off)
+{
+    if (stored && !handled && *addr == (void *)(uintptr_t)stored)
+        raise(SIGUSR1);
+    return swn_io_sys.mmap(ctx, addr, len, prot, flags, fd, off);
+}
+
+static void handler_may_store_into_what_is_leaving(void *arg)
+{
+    (void)arg;
+    raising = swn_io_sys;
+    raising.mmap = map_and_raise;
+    CHECK(engine_begin(BUDGET, SWN_CONFIG_AUTO, &raising) == 0);
+    handle(SIGUSR1, store);
+    CHECK(tensor_make(&tensors[0], BYTES, 0));
+    stored = (unsigned char *)tensors[0].own;
+    for (unsigned i = 1; i < MANY; i++)
+        CHECK(tensor_make(&tensors[i], BYTES, i));
+    CHECK(handled && *stored == 77);
+}
+IN_A_CHILD(handler_may_store_into_what_is_leaving, 60)
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_handler_may_end_the_process),
         cmocka_unit_test(test_operators_are_no_cancellation_points),
+        cmocka_unit_test(test_handler_may_store_into_what_is_leaving),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
