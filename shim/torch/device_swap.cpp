@@ -11,6 +11,7 @@
 #include <dlfcn.h>
 
 #include "shim/torch/unified.h"
+#include "shim/torch/per_thread.h"
 
 namespace
 {
@@ -35,9 +36,7 @@ struct Lent {
 
 Lent &self()
 {
-    // On the heap and never freed: operators run in threads whose thread-locals are already gone.
-    static thread_local Lent *lent = new Lent;
-    return *lent;
+    return swn_per_thread<Lent>::get();
 }
 
 void **word_of(c10::StorageImpl *storage)

@@ -37,6 +37,7 @@
 #include "shim/torch/result_watch.h"
 #include "shim/torch/fp_control.h"
 #include "skeleton/abi/abi.h"
+#include "shim/torch/per_thread.h"
 #include "shim/torch/catch_all.h"
 
 namespace
@@ -179,9 +180,7 @@ struct Thread {
 
 Thread &self()
 {
-    // On the heap and never freed: operators run in threads whose thread-locals are already gone.
-    static thread_local Thread *thread = new Thread;
-    return *thread;
+    return swn_per_thread<Thread>::get();
 }
 
 // nullptr: not an operator with a schema (profiler ranges, backward nodes, compiled regions): transparent.

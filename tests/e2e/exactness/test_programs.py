@@ -254,6 +254,13 @@ def test_threads_that_are_cancelled(torch):
 
 
 @quick_on_113
+def test_nothing_stays_of_a_thread(torch):
+    """A server may have a thread for each request."""
+    run = both(torch, "thread_per_request", budget=40)[1]
+    assert run.record["notes"]["bytes_a_thread"] < 2048, run.record["notes"]
+
+
+@quick_on_113
 def test_exit_with_a_daemon_thread(torch, disk):
     """Python ends daemon threads by pthread_exit, which in a plain run, too, may meet a noexcept frame of PyTorch and
     abort. Anything else (a crash, a hang) would be ours."""
