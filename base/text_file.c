@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -25,31 +26,63 @@ static int write_all(int fd, const char *text, size_t len)
     return 0;
 }
 
-/* Creates or opens `path` with `flags`, writes, closes. */
-static int write_file(const char *path, int flags, const void *bytes, size_t len)
+static int write_and_close(int fd, const void *bytes, size_t len)
 {
-    int fd = open(path, O_WRONLY | O_CLOEXEC | O_NOCTTY | flags, 0644);
-    if (fd < 0)
-        return -errno;
     int rc = write_all(fd, bytes, len);
     if (close(fd) != 0 && rc == 0)
         rc = -errno;
     return rc;
 }
 
-int swn_textfile_replace(const char *path, const void *bytes, size_t len)
+/* Links of the system's to what the program has open; each process has its own. */
+static int is_standard(const char *path)
+{
+    static const char *const names[] = {"/dev/stdout", "/dev/stderr", "/dev/fd/", "/proc/self/fd/"};
+    for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++)
+        if (!strncmp(path, names[i], strlen(names[i])))
+            return 1;
+    return 0;
+}
+
+int swn_textfile_open(const char *path)
+{
+    int standard = is_standard(path);
+    int how = standard ? O_APPEND : O_CREAT | O_NOFOLLOW;
+    int fd = open(path, O_WRONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK | how, 0600);
+    struct stat st;
+    if (fd < 0)
+        return -errno;
+    int rc = fstat(fd, &st) ? -errno : 0;
+    if (!rc && S_ISREG(st.st_mode) && !standard) {
+        if (flock(fd, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK)
+            rc = -EBUSY;
+        else if (ftruncate(fd, 0))
+            rc = -errno;
+    }
+    if (rc)
+        close(fd);
+    return rc ? rc : fd;
+}
+
+static int replace(const char *path, mode_t mode, const void *bytes, size_t len)
 {
     char temporary[PATH_MAX];
     int n = snprintf(temporary, sizeof(temporary), "%s.%ld.tmp", path, (long)getpid());
     if (n < 0 || (size_t)n >= sizeof(temporary))
         return -ENAMETOOLONG;
-    (void)unlink(temporary); /* left by a killed process with the same pid */
-    int rc = write_file(temporary, O_CREAT | O_EXCL | O_NOFOLLOW, bytes, len);
+    (void)unlink(temporary); /* left by a killed process that had our number */
+    int fd = open(temporary, O_WRONLY | O_CLOEXEC | O_CREAT | O_EXCL | O_NOFOLLOW, mode);
+    int rc = fd < 0 ? -errno : write_and_close(fd, bytes, len);
     if (rc == 0 && rename(temporary, path) != 0)
         rc = -errno;
     if (rc != 0 && rc != -EEXIST)
         (void)unlink(temporary);
     return rc;
+}
+
+int swn_textfile_replace(const char *path, const void *bytes, size_t len)
+{
+    return replace(path, 0644, bytes, len);
 }
 
 int swn_textfile_write(const char *path, const char *text)
@@ -59,12 +92,13 @@ int swn_textfile_write(const char *path, const char *text)
     int len = asprintf(&line, "%s\n", text), rc;
     if (len < 0)
         return -ENOMEM;
-    /* rename would replace a device or a link such as /dev/stdout. A fifo without a reader must not block the end of
-     * the program, hence O_NONBLOCK. */
-    if (lstat(path, &st) == 0 && !S_ISREG(st.st_mode))
-        rc = write_file(path, O_CREAT | O_TRUNC | O_NONBLOCK, line, (size_t)len);
-    else
-        rc = swn_textfile_replace(path, line, (size_t)len);
+    /* rename would put a file in the place of a device or of a link such as /dev/stdout */
+    if (lstat(path, &st) == 0 && !S_ISREG(st.st_mode)) {
+        int fd = swn_textfile_open(path);
+        rc = fd < 0 ? fd : write_and_close(fd, line, (size_t)len);
+    } else {
+        rc = replace(path, 0600, line, (size_t)len);
+    }
     free(line);
     return rc;
 }

@@ -3,7 +3,6 @@
 #include "scheduler/protocol/trace.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -12,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/fd_registry.h"
+#include "base/text_file.h"
 
 #define EVENTS 1024
 #define EVENT_TEXT 384   /* longest event as text: a name of 47 doubles at most, and seven numbers of 20 digits */
@@ -168,11 +168,11 @@ int swn_trace_open(struct swn_trace **out, const char *path)
     struct swn_trace *t = calloc(1, sizeof(*t));
     if (!t)
         return -ENOMEM;
-    t->fd = swn_fd_registry(open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
+    int fd = swn_textfile_open(path);
+    t->fd = fd < 0 ? fd : swn_fd_registry(fd);
     if (t->fd < 0) {
-        int err = -errno;
         free(t);
-        return err;
+        return fd < 0 ? fd : -EMFILE;
     }
     pthread_mutex_init(&t->lock, NULL);
     t->pid = (long)getpid();

@@ -167,9 +167,13 @@ static void files(void **state)
     assert_int_equal(count_files(dir), 1);
 
     assert_int_equal(symlink(path, link), 0);
-    assert_int_equal(swn_stats_write_file(&s, link), 0);
+    assert_int_equal(after.st_mode & 0777, 0600);
+    assert_int_equal(stat(path, &before), 0);
+    assert_int_equal(swn_stats_write_file(&s, link), -ELOOP); /* whoever made it may have chosen another user's file */
     assert_int_equal(lstat(link, &after), 0);
     assert_true(S_ISLNK(after.st_mode));
+    assert_int_equal(stat(path, &after), 0);
+    assert_int_equal(before.st_ino, after.st_ino);
     check(json_load_file(path, 0, NULL));
 
     assert_int_equal(swn_stats_write_file(&s, gone), -ENOENT);

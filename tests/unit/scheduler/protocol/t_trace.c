@@ -15,6 +15,7 @@
 #include <jansson.h>
 #include <pthread.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -276,13 +277,46 @@ static void full_disk(void **state)
     json_decref(root);
 }
 
+/* The file is named in a variable that children inherit, and may lie where others can write. */
+static void whose_file_it_is(void **state)
+{
+    struct swn_trace *t, *other;
+    struct stat st;
+    char beside[80];
+    (void)state;
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(swn_trace_open(&t, path), 0);
+    assert_int_equal(stat(path, &st), 0);
+    assert_int_equal(st.st_mode & 0777, 0600);
+    off_t written = st.st_size;
+    assert_true(written > 0);
+    assert_int_equal(swn_trace_open(&other, path), -EBUSY); /* as a child does, with a description of its own */
+    assert_int_equal(stat(path, &st), 0);
+    assert_int_equal(st.st_size, written);
+    assert_int_equal(swn_trace_close(t), 0);
+    assert_int_equal(stat(path, &st), 0);
+    written = st.st_size;
+
+    snprintf(beside, sizeof beside, "%s.link", path);
+    assert_int_equal(symlink(path, beside), 0);
+    assert_int_equal(swn_trace_open(&t, beside), -ELOOP);
+    assert_int_equal(stat(path, &st), 0);
+    assert_int_equal(st.st_size, written);
+    assert_int_equal(unlink(beside), 0);
+    assert_int_equal(mkfifo(beside, 0600), 0);
+    assert_int_equal(swn_trace_open(&t, beside), -ENXIO); /* and does not wait for a reader */
+    assert_int_equal(unlink(beside), 0);
+    assert_int_equal(swn_trace_open(&t, path), 0);
+    assert_int_equal(swn_trace_close(t), 0);
+}
+
 #define TEST(f) cmocka_unit_test_setup_teardown(f, make_path, remove_path)
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(rows_and_times),     TEST(empty_and_null), TEST(disk_rows_are_sequences), TEST(threads), TEST(dies_early),
-        TEST(abandoned_by_child), TEST(full_disk),
+        TEST(abandoned_by_child), TEST(full_disk),      TEST(whose_file_it_is),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
