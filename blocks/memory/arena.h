@@ -48,8 +48,9 @@ struct swn_range {
     uint32_t id;                         /* never reused while the process lives; 0 when free */
     uint64_t place;                      /* the offset of its addresses [place, place + span) in the arena */
     struct swn_mapped_file *mapped_file; /* the mapping that the range is part of, or NULL: the arena's own memory */
-    int pins;    /* running operators and system calls that may write the range: it must not leave */
-    int filling; /* skeleton/tiling/fill.c writes its extent, and its mapping does not show these bytes yet */
+    int pins;      /* running operators and system calls that may write the range: it must not leave */
+    int receiving; /* of these, system calls: the kernel must not find it read-only, not for a moment */
+    int filling;   /* skeleton/tiling/fill.c writes its extent, and its mapping does not show these bytes yet */
 
     /* its bytes on disk, valid while FILE_BACKED */
     struct swn_extent_file *file;

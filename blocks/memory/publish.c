@@ -158,17 +158,27 @@ static void stretch_stays(const struct stretch *st, unsigned mapped)
         atomic_store(&st->parts[i]->range->state, SWN_FILE_BACKED);
 }
 
+/* So many parts from the first on may become read-only: a system call that writes into a range would fail. What it
+ * writes makes private copies of pages, so the range counts as written to. */
+static unsigned may_leave(const struct stretch *st)
+{
+    unsigned n = 0;
+    while (n < st->n && !st->parts[n]->range->receiving)
+        n++;
+    return n;
+}
+
 /* From here on a store into any part of the stretch faults. Returns the index of the first part that the program has
  * written to, or n. The ranges of the parts before it are in EVICT_COMMIT. */
 static unsigned stretch_leaves(struct swn_residency *s, const struct stretch *st, size_t *touched)
 {
     const struct swn_range *committed = NULL;
-    unsigned i = 0;
-    for (unsigned k = 0; k < st->n; k++)
+    unsigned i = 0, n = may_leave(st);
+    for (unsigned k = 0; k < n; k++)
         atomic_store(&st->parts[k]->range->state, SWN_EVICTING);
-    if (swn_transition_protect(addr_of(st->parts[0]), bytes_of(st, 0, st->n), PROT_READ))
+    if (!n || swn_transition_protect(addr_of(st->parts[0]), bytes_of(st, 0, n), PROT_READ))
         return 0;
-    for (; i < st->n; i++) {
+    for (; i < n; i++) {
         struct swn_part *p = st->parts[i];
         struct swn_pages pages;
         if (swn_pagemap_scan(&s->pagemap_fd, addr_of(p), p->bytes, &pages) || pages.private_pages ||

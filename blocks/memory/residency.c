@@ -228,7 +228,7 @@ int swn_residency_share(struct swn_residency *s, struct swn_range *r)
         return 0;
     if (swn_state_of(r) == SWN_RESIDENT)
         return share_fresh(s, r);
-    if (swn_state_of(r) != SWN_FILE_BACKED || r->file != s->spill || r->extent_epoch != s->fork_epoch ||
+    if (swn_state_of(r) != SWN_FILE_BACKED || r->file != s->spill || r->extent_epoch != s->fork_epoch || r->receiving ||
         swn_residency_unmapped(s, r) < size)
         return -EBUSY;
     SWN_HOLD_SIGNALS();
@@ -338,6 +338,8 @@ int swn_residency_remap(struct swn_residency *s, struct swn_range *r)
 {
     if (swn_state_of(r) != SWN_FILE_BACKED)
         return -EINVAL;
+    if (r->receiving)
+        return -EBUSY;
     uintptr_t end = r->addr + swn_round_up(r->len, SWN_PAGE), from = r->addr;
     size_t unit = s->pool ? swn_pool_unit(s->pool) : SWN_HUGE;
     int err = 0;

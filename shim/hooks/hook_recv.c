@@ -106,6 +106,9 @@ RECEIVER(ssize_t, pread, (int fd, void *buf, size_t n, off_t off), (fd, buf, n, 
 RECEIVER(ssize_t, pread64, (int fd, void *buf, size_t n, off64_t off), (fd, buf, n, off), buf, n,
          load_at(fd, buf, n, off))
 RECEIVER(ssize_t, recv, (int fd, void *buf, size_t n, int flags), (fd, buf, n, flags), buf, n, -1)
+#undef fread_unlocked /* a macro, too */
+RECEIVER(size_t, fread_unlocked, (void *restrict buf, size_t size, size_t n, FILE *restrict f), (buf, size, n, f), buf,
+         size *n, load_stream(f, buf, size, n))
 RECEIVER(size_t, fread, (void *restrict buf, size_t size, size_t n, FILE *restrict f), (buf, size, n, f), buf, size *n,
          load_stream(f, buf, size, n))
 
@@ -131,4 +134,52 @@ EXPORT ssize_t recvfrom(int fd, void *restrict buf, size_t n, int flags, struct 
 SCATTER(readv, (int fd, const struct iovec *v, int n), (fd, v, n), v, n)
 SCATTER(preadv, (int fd, const struct iovec *v, int n, off_t off), (fd, v, n, off), v, n)
 SCATTER(preadv64, (int fd, const struct iovec *v, int n, off64_t off), (fd, v, n, off), v, n)
+SCATTER(preadv2, (int fd, const struct iovec *v, int n, off_t off, int flags), (fd, v, n, off, flags), v, n)
+SCATTER(preadv64v2, (int fd, const struct iovec *v, int n, off64_t off, int flags), (fd, v, n, off, flags), v, n)
+SCATTER(process_vm_readv,
+        (pid_t pid, const struct iovec *v, unsigned long n, const struct iovec *from, unsigned long froms,
+         unsigned long flags),
+        (pid, v, n, from, froms, flags), v, n)
 SCATTER(recvmsg, (int fd, struct msghdr *m, int flags), (fd, m, flags), m ? m->msg_iov : NULL, m ? m->msg_iovlen : 0)
+
+/* Messages, each with a vector of its own. */
+struct pinned_messages {
+    struct mmsghdr *m;
+    unsigned n;
+};
+
+static void unpin_messages(struct pinned_messages *p)
+{
+    for (unsigned i = 0; i < p->n; i++) {
+        struct pinned one = {.v = p->m[i].msg_hdr.msg_iov, .count = (int)p->m[i].msg_hdr.msg_iovlen};
+        unpin(&one);
+    }
+}
+
+static int is_ours(const struct msghdr *m)
+{
+    for (size_t i = 0; m->msg_iov && i < m->msg_iovlen && m->msg_iovlen <= IOV_MAX; i++)
+        if (swn_engine_owns((uintptr_t)m->msg_iov[i].iov_base))
+            return 1;
+    return 0;
+}
+
+/* Up to the last one that has a tensor in it; the kernel takes no more than IOV_MAX. */
+static struct pinned_messages pin_messages(struct mmsghdr *m, unsigned n)
+{
+    struct pinned_messages p = {.m = m};
+    for (unsigned i = 0; m && i < n && i < IOV_MAX && swn_engine_running(); i++)
+        if (is_ours(&m[i].msg_hdr))
+            p.n = i + 1;
+    for (unsigned i = 0; i < p.n; i++)
+        (void)pin_all(m[i].msg_hdr.msg_iov, m[i].msg_hdr.msg_iovlen);
+    return p;
+}
+
+typedef int (*recvmmsg_fn)(int, struct mmsghdr *, unsigned, int, struct timespec *);
+SWN_NEXT(recvmmsg, recvmmsg_fn)
+EXPORT int recvmmsg(int fd, struct mmsghdr *m, unsigned n, int flags, struct timespec *timeout)
+{
+    __attribute__((cleanup(unpin_messages))) struct pinned_messages pinned = pin_messages(m, n);
+    return next_recvmmsg()(fd, m, n, flags, timeout);
+}

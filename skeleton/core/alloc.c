@@ -207,6 +207,7 @@ static void pin(const void *p, size_t n, int by)
         if (r) {
             swn_write_behind_cancel(e, r);
             r->pins += by;
+            r->receiving += by;
         }
         at = r ? r->addr + r->span : (at / SWN_GRANULE + 1) * SWN_GRANULE;
     }

@@ -73,7 +73,7 @@ void swn_engine_postfork_child(void)
     swn_residency_child(&e->res);
     e->pool = NULL;
     for (struct swn_range *r = swn_arena_first(e->arena); r; r = r->next) {
-        r->pins = swn_tensor_of(r)->readers = swn_tensor_of(r)->on_device = r->filling = 0;
+        r->pins = r->receiving = swn_tensor_of(r)->readers = swn_tensor_of(r)->on_device = r->filling = 0;
     }
     swn_held_fork_child(e);
     if (e->fetch)

@@ -3,12 +3,14 @@
 #define _GNU_SOURCE
 #include "tests/unit/support/engine_fixture.h"
 
+#include <fcntl.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 
 #include <cmocka.h>
 
@@ -117,12 +119,53 @@ static void handler_may_store_into_what_is_leaving(void *arg)
 }
 IN_A_CHILD(handler_may_store_into_what_is_leaving, 60)
 
+/* What a system call writes to, from which moment on, and whether it could not. */
+static void *received;
+static int zeroes, refused;
+
+/* The kernel writes at the moment in which another mapping is about to take the place of what it writes to. */
+static int map_and_receive(void *ctx, void **addr, size_t len, int prot, int flags, int fd, uint64_t off)
+{
+    if (received && (uintptr_t)received - (uintptr_t)*addr < len)
+        refused += syscall(SYS_read, zeroes, received, 8) != 8;
+    return swn_io_sys.mmap(ctx, addr, len, prot, flags, fd, off);
+}
+
+static void kernel_may_write_at_any_moment(void *arg)
+{
+    (void)arg;
+    raising = swn_io_sys;
+    raising.mmap = map_and_receive;
+    zeroes = open("/dev/zero", O_RDONLY | O_CLOEXEC);
+    make_all(&raising);
+    for (unsigned pass = 0; pass < 4; pass++)
+        for (unsigned i = 0; i < MANY; i++)
+            op_read(&tensors[i]);
+    unsigned k = 0;
+    while (k < MANY && !tensor_mapped(&tensors[k]))
+        k++;
+    CHECK(k < MANY); /* frames are behind it, which are wanted for others */
+    swn_engine_pin((void *)tensors[k].own, 8);
+    received = (void *)(tensors[k].own);
+    for (unsigned pass = 0; pass < 2; pass++)
+        for (unsigned i = 0; i < MANY; i++)
+            if (i != k)
+                op_read(&tensors[i]);
+    CHECK(!refused && syscall(SYS_read, zeroes, received, 8) == 8);
+    received = NULL;
+    swn_engine_unpin((void *)tensors[k].own, 8);
+    CHECK(*(uint64_t *)tensors[k].own == 0);
+    CHECK(tensor_right_part(&tensors[k], tensors[k].own + 64, 64, BYTES - 64));
+}
+IN_A_CHILD(kernel_may_write_at_any_moment, 60)
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_handler_may_end_the_process),
         cmocka_unit_test(test_operators_are_no_cancellation_points),
         cmocka_unit_test(test_handler_may_store_into_what_is_leaving),
+        cmocka_unit_test(test_kernel_may_write_at_any_moment),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
