@@ -28,6 +28,8 @@ struct io_uring;
 struct swn_io_file {
     int fd;
     int direct_fd;
+    int refuses_direct; /* though it could be opened so: the fetch queue has found out, and reads it by fd from then on
+                         */
 };
 
 struct swn_io {

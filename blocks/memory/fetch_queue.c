@@ -41,8 +41,9 @@ struct swn_fetch {
     size_t piece_bytes;
     unsigned depth, slot_count, inflight;
     int paused, stopping, has_ring, started;
-    enum swn_fetch_path path;
-    struct list queue[2]; /* urgent, normal: jobs that are not fully issued */
+    enum swn_fetch_path path; /* of files that take direct reads */
+    int was_buffered;         /* the last piece was not read so, as its file takes none */
+    struct list queue[2];     /* urgent, normal: jobs not yet issued to the end */
     struct io_uring ring;
     struct piece slots[SWN_FETCH_MOST_DEPTH];
     /* Pieces whose read has not ended, oldest first, their bytes, and the number issued after each. */
@@ -161,7 +162,12 @@ static void lands(struct swn_fetch *f, const struct piece *p)
         pthread_cond_broadcast(&f->work); /* other threads may have waited for the end of this read */
 }
 
-/* The next piece to read, or 0. The caller holds the lock. */
+static int takes_no_direct(const struct swn_fetch *f, const struct swn_io_file *file)
+{
+    return file->direct_fd < 0 || file->refuses_direct || f->path == SWN_FETCH_BUFFERED;
+}
+
+/* The next piece to be read, or 0. Caller holds the lock. */
 static int take_piece(struct swn_fetch *f, struct piece *p)
 {
     if (f->paused)
@@ -178,7 +184,7 @@ static int take_piece(struct swn_fetch *f, struct piece *p)
         p->at = job->issued;
         p->len = len;
         p->later = 0;
-        p->buffered = job->file->direct_fd < 0 || f->path == SWN_FETCH_BUFFERED;
+        p->buffered = takes_no_direct(f, job->file);
         job->issued += p->len;
         job->inflight++;
         if (job->issued == job->len)
@@ -225,7 +231,7 @@ static int account(struct swn_fetch *f, struct piece *p, ssize_t res)
     if (res < 0) {
         f->stats.errors++;
         if ((res == -EINVAL || res == -EOPNOTSUPP) && !p->buffered) {
-            p->buffered = 1; /* the file system refuses direct reads, or this one */
+            p->buffered = p->job->file->refuses_direct = 1; /* its file system takes none; another's may */
             return 0;
         }
         if (job->retries++ < SWN_IO_RETRIES)
@@ -280,9 +286,8 @@ static void tell(struct swn_fetch *f, struct swn_fetch_job *job)
 static void finish_piece(struct swn_fetch *f, struct piece *p)
 {
     struct swn_fetch_job *job = p->job;
+    __atomic_store_n(&f->was_buffered, takes_no_direct(f, job->file), __ATOMIC_RELAXED);
     if (p->buffered) {
-        if (f->path != SWN_FETCH_BUFFERED)
-            f->path = SWN_FETCH_BUFFERED;
         f->io->fadvise(f->io->ctx, job->file->fd, job->off, job->len, POSIX_FADV_DONTNEED);
     }
     lands(f, p);
@@ -389,9 +394,10 @@ static void ring_complete(struct swn_fetch *f, uint64_t slot, int res)
     struct piece *p = &f->slots[slot];
     if (slot >= f->slot_count || !p->job)
         return;
+    int knows_no_reads = res == -EINVAL && p->buffered; /* of a plain read at a multiple of a page: not this ring */
     if (account(f, p, res))
         finish_piece(f, p);
-    else if (p->later)
+    else if (p->later || knows_no_reads)
         read_whole_piece(f, p); /* the ring will not wait for it, so this thread does */
     else
         issue(f, (unsigned)slot);
@@ -595,6 +601,8 @@ size_t swn_fetch_piece_bytes(const struct swn_fetch *f)
 
 enum swn_fetch_path swn_fetch_path_now(const struct swn_fetch *f)
 {
+    if (__atomic_load_n(&f->was_buffered, __ATOMIC_RELAXED))
+        return SWN_FETCH_BUFFERED;
     return __atomic_load_n(&((struct swn_fetch *)f)->path, __ATOMIC_RELAXED);
 }
 

@@ -29,7 +29,7 @@ enum swn_fetch_path { SWN_FETCH_URING, SWN_FETCH_PREAD, SWN_FETCH_BUFFERED };
 /* Owned by the caller, usually embedded in something larger; must stay alive and untouched from submit until `done`
  * was called. off, len and buf are multiples of 4096. */
 struct swn_fetch_job {
-    const struct swn_io_file *file;
+    struct swn_io_file *file;
     uint64_t off;
     void *buf;
     size_t len;
@@ -100,6 +100,7 @@ void swn_fetch_stop(struct swn_fetch *f);
 unsigned swn_fetch_depth(const struct swn_fetch *f);
 size_t swn_fetch_piece_bytes(const struct swn_fetch *f);
 
+/* How the last piece was read, or, before there was one, would be. */
 enum swn_fetch_path swn_fetch_path_now(const struct swn_fetch *f);
 const char *swn_fetch_path_name(enum swn_fetch_path p); /* "io_uring+O_DIRECT", "pread+O_DIRECT", "pread+buffered" */
 void swn_fetch_stats_get(struct swn_fetch *f, struct swn_fetch_stats *out);

@@ -166,6 +166,7 @@ static void reset(void)
 {
     memset(&fault, 0, sizeof fault);
     fault.err = -EIO;
+    file.refuses_direct = 0;
 }
 
 static void paths(void **state)
@@ -185,6 +186,48 @@ static void paths(void **state)
         assert_int_equal(run_jobs(SWN_FETCH_BUFFERED, &path), 0);
     }
     assert_string_equal(swn_fetch_path_name(SWN_FETCH_URING), "io_uring+O_DIRECT");
+}
+
+/* One file after the other, by one queue: which way was each read? */
+static enum swn_fetch_path read_from(struct swn_fetch *f, struct swn_io_file *from)
+{
+    pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    pthread_cond_t cond = PTHREAD_COND_INITIALIZER;
+    int left = 1;
+    struct job job = {.lock = &lock, .cond = &cond, .left = &left};
+    job.job = (struct swn_fetch_job){.file = from, .len = 4096, .done = done, .user = &job};
+    job.job.buf = aligned_alloc(4096, 4096);
+    assert_int_equal(swn_fetch_submit(f, &job.job, 1), 0);
+    pthread_mutex_lock(&lock);
+    while (left)
+        pthread_cond_wait(&cond, &lock);
+    pthread_mutex_unlock(&lock);
+    assert_int_equal(job.err, 0);
+    assert_memory_equal(job.job.buf, content, 4096);
+    free(job.job.buf);
+    return swn_fetch_path_now(f);
+}
+
+static void buffered_file_is_its_own_matter(void **state)
+{
+    (void)state;
+    struct swn_fetch *f;
+    struct swn_fetch_opts opts = {.io = &table, .best_path = SWN_FETCH_PREAD};
+    reset();
+    struct swn_io_file without = {.fd = file.fd, .direct_fd = -1},
+                       refuses = {.fd = file.fd, .direct_fd = file.direct_fd};
+    if (file.direct_fd < 0)
+        skip();
+    assert_int_equal(swn_fetch_start(&f, &opts), 0);
+    assert_int_equal(read_from(f, &file), SWN_FETCH_PREAD);
+    assert_int_equal(read_from(f, &without), SWN_FETCH_BUFFERED);
+    assert_int_equal(read_from(f, &file), SWN_FETCH_PREAD);
+    fault.no_direct = 1;
+    assert_int_equal(read_from(f, &refuses), SWN_FETCH_BUFFERED);
+    fault.no_direct = 0;
+    assert_int_equal(read_from(f, &file), SWN_FETCH_PREAD);
+    assert_true(refuses.refuses_direct && !file.refuses_direct);
+    swn_fetch_stop(f);
 }
 
 /* The N-th read fails, once and for ever after, on the ring and on the threads. */
@@ -403,9 +446,13 @@ int main(void)
     table.ring_wait = faulty_ring_wait;
     alarm(100); /* a hang is a failure */
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(paths),       cmocka_unit_test(nth_failure),
-        cmocka_unit_test(interrupted), cmocka_unit_test(truncated_and_cancelled),
-        cmocka_unit_test(overtaken),   cmocka_unit_test(later_for_ever),
+        cmocka_unit_test(paths),
+        cmocka_unit_test(nth_failure),
+        cmocka_unit_test(buffered_file_is_its_own_matter),
+        cmocka_unit_test(interrupted),
+        cmocka_unit_test(truncated_and_cancelled),
+        cmocka_unit_test(overtaken),
+        cmocka_unit_test(later_for_ever),
         cmocka_unit_test(prepared),
     };
     int rc = cmocka_run_group_tests(tests, NULL, NULL);
