@@ -119,6 +119,21 @@ static void hide_ring_fd(struct io_uring *ring)
     }
 }
 
+/* IORING_OP_READ, and the question for it, are from 5.6; rings are from 5.1, and answer -EINVAL to such reads. */
+static int knows_reads(struct io_uring *ring)
+{
+    enum { MOST = 256 };
+    union {
+        struct io_uring_probe probe;
+        unsigned char bytes[sizeof(struct io_uring_probe) + MOST * sizeof(struct io_uring_probe_op)];
+    } answer;
+    memset(&answer, 0, sizeof(answer));
+    int rc = io_uring_register_probe(ring, &answer.probe, MOST);
+    if (rc < 0)
+        return rc;
+    return io_uring_opcode_supported(&answer.probe, IORING_OP_READ) ? 0 : -EOPNOTSUPP;
+}
+
 static int sys_ring_setup(void *ctx, struct io_uring *ring, unsigned entries)
 {
     struct io_uring_params p;
@@ -135,8 +150,12 @@ static int sys_ring_setup(void *ctx, struct io_uring *ring, unsigned entries)
     }
     if (rc < 0)
         return rc;
-    /* A child that shared the ring could submit into its parent. Best effort: the library in a child never touches the
-     * ring. */
+    rc = knows_reads(ring);
+    if (rc < 0) {
+        io_uring_queue_exit(ring);
+        return rc;
+    }
+    /* A child that shared the ring could submit into its parent. Best effort: a child of ours never touches it. */
     (void)io_uring_ring_dontfork(ring);
     hide_ring_fd(ring);
     return 0;

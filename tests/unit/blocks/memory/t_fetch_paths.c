@@ -1,5 +1,6 @@
 /* Description: the fetch queue gives the right bytes exactly once on each of its three paths, and when any read fails.
  */
+/* wraps: io_uring_register_probe */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -15,6 +16,7 @@
 #include <unistd.h>
 
 #include <cmocka.h>
+#include <liburing.h>
 
 #include "blocks/memory/fetch_queue.h"
 
@@ -228,6 +230,27 @@ static void buffered_file_is_its_own_matter(void **state)
     assert_int_equal(read_from(f, &file), SWN_FETCH_PREAD);
     assert_true(refuses.refuses_direct && !file.refuses_direct);
     swn_fetch_stop(f);
+}
+
+static int no_probe;
+int __real_io_uring_register_probe(struct io_uring *ring, struct io_uring_probe *p, unsigned nr);
+int __wrap_io_uring_register_probe(struct io_uring *ring, struct io_uring_probe *p, unsigned nr);
+int __wrap_io_uring_register_probe(struct io_uring *ring, struct io_uring_probe *p, unsigned nr)
+{
+    return no_probe ? -EINVAL : __real_io_uring_register_probe(ring, p, nr);
+}
+
+/* 5.1 to 5.5: there are rings, and they do not know this kind of read. */
+static void old_rings_are_not_used(void **state)
+{
+    (void)state;
+    struct io_uring ring;
+    if (swn_io_sys.ring_setup(swn_io_sys.ctx, &ring, 8))
+        skip();
+    swn_io_sys.ring_exit(swn_io_sys.ctx, &ring);
+    no_probe = 1;
+    assert_true(swn_io_sys.ring_setup(swn_io_sys.ctx, &ring, 8) < 0);
+    no_probe = 0;
 }
 
 /* The N-th read fails, once and for ever after, on the ring and on the threads. */
@@ -449,6 +472,7 @@ int main(void)
         cmocka_unit_test(paths),
         cmocka_unit_test(nth_failure),
         cmocka_unit_test(buffered_file_is_its_own_matter),
+        cmocka_unit_test(old_rings_are_not_used),
         cmocka_unit_test(interrupted),
         cmocka_unit_test(truncated_and_cancelled),
         cmocka_unit_test(overtaken),
