@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include "base/thread.h"
 
+#include <dlfcn.h>
 #include <errno.h>
 #include <limits.h>
 #include <signal.h>
@@ -10,10 +11,11 @@
 #include <time.h>
 #include <unistd.h>
 
-/* The library's threads keep no large objects on the stack. Sanitizers enlarge stack frames, and glibc takes the static
- * TLS of every loaded library from the stack, too: with PyTorch loaded that is tens of KiB. */
+/* Our threads keep no large objects on the stack; sanitizers enlarge frames. */
 #define STACK_BYTES ((size_t)256 << 10)
-/* The shortest slice that the kernel accepts. */
+/* The most that is tried where the C library does not say what it takes itself. */
+#define STACK_MOST ((size_t)16 << 20)
+/* The shortest that there are. */
 #define SLICE_NS 100000
 
 int (*swn_thread_create)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *) = pthread_create;
@@ -56,6 +58,29 @@ int swn_thread_processors(cpu_set_t *out)
     return 0;
 }
 
+/* glibc takes the static thread-locals of all libraries out of a thread's stack: mostly tens of KiB, yet a library may
+ * have any number of them. This says how much it takes, and a little more. */
+static size_t (*least_stack)(const pthread_attr_t *);
+
+__attribute__((constructor)) static void look_up(void)
+{
+    *(void **)&least_stack = dlsym(RTLD_DEFAULT, "__pthread_get_minstack");
+}
+
+/* 0 or an errno. */
+static int create_with(pthread_t *out, pthread_attr_t *attr, void *(*fn)(void *), void *arg)
+{
+    size_t bytes = STACK_BYTES + (least_stack ? least_stack(attr) : 0);
+    int rc;
+    do {
+        /* A refused size leaves the default stack: larger than wanted, never wrong. */
+        (void)pthread_attr_setstacksize(attr, bytes);
+        rc = swn_thread_create(out, attr, fn, arg);
+        bytes *= 2;
+    } while (rc == EINVAL && bytes <= STACK_MOST);
+    return rc;
+}
+
 /* 0 or an errno. */
 static int create(pthread_t *out, int placed, void *(*fn)(void *), void *arg)
 {
@@ -64,11 +89,9 @@ static int create(pthread_t *out, int placed, void *(*fn)(void *), void *arg)
     int rc = pthread_attr_init(&attr);
     if (rc)
         return rc;
-    /* A refused size leaves the default stack: larger than wanted, never wrong. */
-    (void)pthread_attr_setstacksize(&attr, STACK_BYTES);
     if (placed && !swn_thread_processors(&set))
         (void)pthread_attr_setaffinity_np(&attr, sizeof set, &set);
-    rc = swn_thread_create(out, &attr, fn, arg);
+    rc = create_with(out, &attr, fn, arg);
     pthread_attr_destroy(&attr);
     return rc;
 }

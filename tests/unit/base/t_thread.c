@@ -1,4 +1,5 @@
-/* Description: a thread that asks for short slices has them where the kernel gives any, and is otherwise as it was. */
+/* Description: a thread that asks for short slices has them where the kernel gives any, and is otherwise as it was. One
+ * has a stack, whatever the thread-locals of the process take. */
 #define _GNU_SOURCE
 #include "base/thread.h"
 
@@ -7,6 +8,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
@@ -28,6 +30,28 @@ struct attributes { /* struct sched_attr */
 };
 
 static struct attributes before, after;
+
+/* Which are in every thread of this program, on its stack. */
+static __thread volatile char large[600 << 10];
+
+static void *use_stack(void *done)
+{
+    volatile char room[96 << 10];
+    for (size_t i = 0; i < sizeof room; i += 4096)
+        room[i] = large[i] = 1;
+    *(volatile int *)done = room[0] + large[0];
+    return NULL;
+}
+
+static void thread_locals_leave_a_stack(void **state)
+{
+    pthread_t thread;
+    volatile int done = 0;
+    (void)state;
+    assert_int_equal(swn_thread_start(&thread, use_stack, (void *)(uintptr_t)&done), 0);
+    pthread_join(thread, NULL);
+    assert_int_equal(done, 2);
+}
 
 static void *be_prompt(void *policy)
 {
@@ -181,6 +205,7 @@ static void beside_openmp(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(thread_locals_leave_a_stack),
         cmocka_unit_test(test_shortest_slices),
         cmocka_unit_test(test_another_policy_stays),
         cmocka_unit_test(beside_openmp),
