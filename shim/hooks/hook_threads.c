@@ -28,6 +28,7 @@ struct wrapped {
 };
 
 static pthread_key_t exit_key;
+static int has_key;
 static pthread_once_t key_once = PTHREAD_ONCE_INIT;
 
 static void thread_gone(void *unused)
@@ -40,7 +41,17 @@ static void thread_gone(void *unused)
 
 static void make_key(void)
 {
-    pthread_key_create(&exit_key, thread_gone);
+    has_key = !pthread_key_create(&exit_key, thread_gone);
+}
+
+/* The program has taken all keys. Then a thread counts as gone a little early: before the destructors of its own. */
+static void *run_without_key(struct wrapped w)
+{
+    void *result;
+    pthread_cleanup_push(thread_gone, NULL);
+    result = w.fn(w.arg);
+    pthread_cleanup_pop(1);
+    return result;
 }
 
 static void *run(void *arg)
@@ -48,7 +59,9 @@ static void *run(void *arg)
     struct wrapped w = *(struct wrapped *)arg;
     free(arg);
     swn_threads_set_number(w.number);
-    pthread_setspecific(exit_key, (void *)1); /* runs also when the thread is cancelled or calls pthread_exit */
+    if (!has_key ||
+        pthread_setspecific(exit_key, (void *)1)) /* also runs when the thread is cancelled or calls pthread_exit */
+        return run_without_key(w);
     return w.fn(w.arg);
 }
 

@@ -195,6 +195,37 @@ def test_no_cuda(disk):
     assert (run.rc, run.stdout, run.stderr) == (0, "3 3\n", ""), run.describe()
 
 
+KEYS = """
+#include <pthread.h>
+#include <stdio.h>
+static pthread_key_t keys[2000];
+static void *look(void *n)
+{
+    printf("%d keys, the first is %p in a new thread\\n", *(int *)n, pthread_getspecific(keys[0]));
+    return n;
+}
+int main(void)
+{
+    pthread_t t;
+    int n = 0;
+    while (n < 2000 && !pthread_key_create(&keys[n], 0))
+        n++;
+    return pthread_create(&t, 0, look, &n) || pthread_join(t, 0);
+}
+"""
+
+
+def test_all_keys_are_taken(disk):
+    """By a program that starts threads then: none of its keys has a value of ours."""
+    source, program = disk / "keys.c", disk / "keys"
+    source.write_text(KEYS)
+    subprocess.run(["cc", "-o", program, source, "-lpthread"], check=True)
+    plain = _run([program], disk / "plain")
+    run = _run([program], disk / "with", _preload(SETTINGS["good"], disk))
+    assert plain.rc == 0 and "(nil)" in plain.stdout, plain.describe()
+    assert (run.rc, run.stdout, run.stderr) == (0, plain.stdout, ""), run.describe()
+
+
 def test_constructor_that_waits_for_a_thread(disk):
     """The loader holds its lock while a constructor runs: a hook that looked something up then would never return."""
     show = f"import ctypes; print(ctypes.CDLL({str(harness.waits_in_constructor())!r}).calls_that_failed())"
