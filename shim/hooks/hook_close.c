@@ -9,12 +9,14 @@
  */
 #define _GNU_SOURCE
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <stddef.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/fd_registry.h"
+#include "base/log.h"
 #include "shim/hooks/next_symbol.h"
 
 #ifndef SYS_close_range
@@ -26,13 +28,15 @@
 
 static int (*next_close)(int);
 static void (*next_closefrom)(int);
+static int (*next_dup2)(int, int);
 
 /* The look-up is before main: a forked child whose parent held the loader's lock could wait for that lock for ever. */
 __attribute__((constructor)) static void look_up(void)
 {
-    static struct swn_next_symbol cache[2];
+    static struct swn_next_symbol cache[3];
     next_close = (int (*)(int))swn_next_symbol("close", &cache[0]);
     next_closefrom = (void (*)(int))swn_next_symbol("closefrom", &cache[1]);
+    next_dup2 = (int (*)(int, int))swn_next_symbol("dup2", &cache[2]);
 }
 
 /* 0, which a program expects for each number that it has seen in /proc/self/fd. */
@@ -69,6 +73,23 @@ EXPORT int close_range(unsigned first, unsigned last, int flags)
     if ((unsigned)flags & ~UNSHARE || first > last)
         return close_numbers(first, last, (unsigned)flags);
     return close_others(first, last, (unsigned)flags);
+}
+
+/* The program may redirect stderr, and reads there what we say. */
+EXPORT int dup2(int from, int to)
+{
+    int got = next_dup2 ? next_dup2(from, to) : from == to ? fcntl(from, F_GETFD) < 0 ? -1 : to : dup3(from, to, 0);
+    if (got == STDERR_FILENO)
+        swn_say_redirected();
+    return got;
+}
+
+EXPORT int dup3(int from, int to, int flags)
+{
+    int got = (int)syscall(SYS_dup3, from, to, flags);
+    if (got == STDERR_FILENO)
+        swn_say_redirected();
+    return got;
 }
 
 EXPORT void closefrom(int first)

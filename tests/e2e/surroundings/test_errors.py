@@ -207,6 +207,37 @@ def test_strict_fails_the_allocation(torch113, disk):
     assert run.stats["peak_resident_bytes"] <= run.stats["budget_bytes"], run.describe()
 
 
+SECOND = """
+import os, sys
+how, path = sys.argv[1:]
+if how == "closed":
+    os.close(2)
+file = open(path, "wb", buffering=0)
+if how == "redirected":
+    os.dup2(file.fileno(), 2)
+assert how == "redirected" or file.fileno() == 2
+file.write(b"A" * 16)
+import torch
+tensors = [torch.ones(512, 512) for _ in range(40)]
+file.write(b"B" * 16)
+"""
+
+
+@pytest.mark.parametrize("how", ["closed", "redirected"])
+def test_stderr_is_another_file(torch113, how, disk):
+    """A program closes it, and its next file has the number: nothing of ours goes there. One that is put there with
+    dup2 gets what we say."""
+    program, path = disk / "second.py", disk / "data"
+    program.write_text(SECOND)
+    env = {"LD_PRELOAD": str(harness.LIBRARY), "SWAPNET_BUDGET": "16M", "SWAPNET_STORE": str(disk), "SWAPNET_DAEMON": "off",
+           "SWAPNET_VERBOSE": "1"}
+    run = harness.Process([torch113.python, program, how, path], env).finish(60)
+    assert run.rc == 0, run.describe()
+    data = path.read_bytes()
+    assert (data == b"A" * 16 + b"B" * 16) == (how == "closed"), data
+    assert (b"swapnet: budget" in data) == (how == "redirected"), data
+
+
 def test_stats_at_a_relative_path(torch113, disk):
     """Relative to the directory the program was started in."""
     run = _run(torch113, disk, "infer", "mlp", env={"SWAPNET_STATS": "relative.json"})
