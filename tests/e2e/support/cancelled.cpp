@@ -9,7 +9,7 @@
 #include <vector>
 
 static std::vector<at::Tensor> weights;
-static std::atomic<int> operators, within, interrupted;
+static std::atomic<int> operators, within;
 
 static void *work(void *)
 {
@@ -33,7 +33,7 @@ extern "C" int cancel_threads(int threads)
     at::NoGradGuard guard;
     int cancelled = 0;
     for (int i = 0; i < 24; i++)
-        weights.push_back(at::full({1024, 1024}, i));
+        weights.push_back(at::full({1024, 1024}, static_cast<double>(i)));
     for (int i = 0; i < threads; i++) {
         pthread_t t;
         void *result;
