@@ -1,9 +1,10 @@
 /* SIGSEGV and SIGBUS. Faults of our memory are repaired (see swn_residency_trap); all others reach the handler that the
- * program installed. sigaction and signal for these two signals are recorded here, and the library's handler calls the
- * recorded handlers, so that a handler installed later (Python's faulthandler) does not replace the library's. A thread
- * never blocks SIGSEGV: the kernel kills a process that faults with it blocked. */
+ * program installed. All functions that install one for these two signals record it here, and ours calls it, so that a
+ * handler installed later (Python's faulthandler) does not take our place. A thread never blocks SIGSEGV, be it by a
+ * mask, in a handler, or in a context that it goes on with: the kernel kills a process that faults with it blocked. */
 #define _GNU_SOURCE
 #include <errno.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <string.h>
@@ -14,12 +15,31 @@
 #include "skeleton/engine/engine.h"
 #include "shim/hooks/hooks.h"
 #include "shim/hooks/next_symbol.h"
+#include "shim/hooks/unblock_threads.h"
+
+#define EXPORT __attribute__((visibility("default")))
 
 typedef int (*sigaction_fn)(int, const struct sigaction *, struct sigaction *);
 typedef int (*sigmask_fn)(int, const sigset_t *, sigset_t *);
 SWN_NEXT(sigaction, sigaction_fn)
 typedef sighandler_t (*signal_fn)(int, sighandler_t);
 SWN_NEXT(signal, signal_fn)
+SWN_NEXT(bsd_signal, signal_fn)
+SWN_NEXT(ssignal, signal_fn)
+SWN_NEXT(sysv_signal, signal_fn)
+SWN_NEXT(__sysv_signal, signal_fn)
+SWN_NEXT(sigset, signal_fn)
+typedef int (*number_fn)(int);
+SWN_NEXT(sighold, number_fn)
+SWN_NEXT(sigignore, number_fn)
+SWN_NEXT(sigblock, number_fn)
+SWN_NEXT(sigsetmask, number_fn)
+typedef int (*attr_mask_fn)(pthread_attr_t *, const sigset_t *);
+SWN_NEXT(pthread_attr_setsigmask_np, attr_mask_fn)
+typedef int (*setcontext_fn)(const ucontext_t *);
+SWN_NEXT(setcontext, setcontext_fn)
+typedef int (*swapcontext_fn)(ucontext_t *, const ucontext_t *);
+SWN_NEXT(swapcontext, swapcontext_fn)
 SWN_NEXT(pthread_sigmask, sigmask_fn)
 SWN_NEXT(sigprocmask, sigmask_fn)
 
@@ -86,6 +106,19 @@ static void on_fault(int sig, siginfo_t *info, void *context)
     pass_on(sig, info, context);
 }
 
+/* Handlers that the program has installed by now may store into tensors, too. */
+static void let_faults_through_handlers(void)
+{
+    for (int sig = 1; sig < NSIG; sig++) {
+        struct sigaction act;
+        if (slot(sig) >= 0 || next_sigaction()(sig, NULL, &act) || is_default(&act) ||
+            sigismember(&act.sa_mask, SIGSEGV) != 1)
+            continue;
+        sigdelset(&act.sa_mask, SIGSEGV);
+        next_sigaction()(sig, &act, NULL);
+    }
+}
+
 void swn_hooks_signals_install(void)
 {
     struct sigaction act = {.sa_sigaction = on_fault, .sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER};
@@ -93,12 +126,22 @@ void swn_hooks_signals_install(void)
     next_sigaction()(SIGSEGV, &act, &chained[0]);
     next_sigaction()(SIGBUS, &act, &chained[1]);
     atomic_store(&installed, 1);
+    let_faults_through_handlers();
+    swn_unblock_in_all_threads(SIGSEGV);
 }
 
-__attribute__((visibility("default"))) int sigaction(int sig, const struct sigaction *act, struct sigaction *old)
+EXPORT int sigaction(int sig, const struct sigaction *act, struct sigaction *old)
 {
-    if (slot(sig) < 0 || !atomic_load(&installed))
+    if (!atomic_load(&installed))
         return next_sigaction()(sig, act, old);
+    if (slot(sig) < 0) {
+        struct sigaction safe;
+        if (!act || sigismember(&act->sa_mask, SIGSEGV) != 1)
+            return next_sigaction()(sig, act, old);
+        safe = *act;
+        sigdelset(&safe.sa_mask, SIGSEGV);
+        return next_sigaction()(sig, &safe, old);
+    }
     struct sigaction before = chained[slot(sig)];
     if (act)
         chained[slot(sig)] = *act;
@@ -107,13 +150,66 @@ __attribute__((visibility("default"))) int sigaction(int sig, const struct sigac
     return 0;
 }
 
-__attribute__((visibility("default"))) sighandler_t signal(int sig, sighandler_t handler)
+static sighandler_t install(int sig, sighandler_t handler, unsigned flags)
 {
-    if (slot(sig) < 0 || !atomic_load(&installed))
-        return next_signal()(sig, handler);
-    struct sigaction act = {.sa_handler = handler, .sa_flags = SA_RESTART}, old;
+    struct sigaction act = {.sa_handler = handler, .sa_flags = (int)flags}, old;
     sigemptyset(&act.sa_mask);
     return sigaction(sig, &act, &old) ? SIG_ERR : old.sa_handler;
+}
+
+static int is_recorded(int sig)
+{
+    return slot(sig) >= 0 && atomic_load(&installed);
+}
+
+/* The C library's, of which only signal is BSD's for all programs; strict C and POSIX ask for System V's. */
+#define INSTALLER(name, flags)                                                                                         \
+    EXPORT sighandler_t name(int sig, sighandler_t handler)                                                            \
+    {                                                                                                                  \
+        return is_recorded(sig) ? install(sig, handler, flags) : next_##name()(sig, handler);                          \
+    }
+#define ONCE ((unsigned)SA_RESETHAND | (unsigned)SA_NODEFER)
+EXPORT sighandler_t bsd_signal(int sig, sighandler_t handler);
+INSTALLER(signal, SA_RESTART)
+INSTALLER(bsd_signal, SA_RESTART)
+INSTALLER(ssignal, SA_RESTART)
+INSTALLER(sysv_signal, ONCE)
+INSTALLER(__sysv_signal, ONCE)
+
+/* SIG_HOLD asks for SIGSEGV to be blocked, which it never is. */
+EXPORT sighandler_t sigset(int sig, sighandler_t handler)
+{
+    if (!is_recorded(sig))
+        return next_sigset()(sig, handler);
+    struct sigaction now;
+    if (handler != SIG_HOLD)
+        return install(sig, handler, 0);
+    return sigaction(sig, NULL, &now) ? SIG_ERR : now.sa_handler;
+}
+
+EXPORT int sigignore(int sig)
+{
+    return is_recorded(sig) ? -(install(sig, SIG_IGN, 0) == SIG_ERR) : next_sigignore()(sig);
+}
+
+EXPORT int sighold(int sig)
+{
+    return sig == SIGSEGV && atomic_load(&installed) ? 0 : next_sighold()(sig);
+}
+
+static int without_segv_bit(int mask)
+{
+    return atomic_load(&installed) ? mask & ~(1 << (SIGSEGV - 1)) : mask;
+}
+
+EXPORT int sigblock(int mask)
+{
+    return next_sigblock()(without_segv_bit(mask));
+}
+
+EXPORT int sigsetmask(int mask)
+{
+    return next_sigsetmask()(without_segv_bit(mask));
 }
 
 static int without_segv(sigmask_fn real, int how, const sigset_t *set, sigset_t *old)
@@ -126,12 +222,42 @@ static int without_segv(sigmask_fn real, int how, const sigset_t *set, sigset_t 
     return real(how, &safe, old);
 }
 
-__attribute__((visibility("default"))) int pthread_sigmask(int how, const sigset_t *set, sigset_t *old)
+EXPORT int pthread_sigmask(int how, const sigset_t *set, sigset_t *old)
 {
     return without_segv(next_pthread_sigmask(), how, set, old);
 }
 
-__attribute__((visibility("default"))) int sigprocmask(int how, const sigset_t *set, sigset_t *old)
+EXPORT int sigprocmask(int how, const sigset_t *set, sigset_t *old)
 {
     return without_segv(next_sigprocmask(), how, set, old);
+}
+
+/* Of a thread that begins later, when the engine may have started. */
+EXPORT int pthread_attr_setsigmask_np(pthread_attr_t *attr, const sigset_t *set)
+{
+    sigset_t safe;
+    if (!set || !atomic_load(&installed))
+        return next_pthread_attr_setsigmask_np()(attr, set);
+    safe = *set;
+    sigdelset(&safe, SIGSEGV);
+    return next_pthread_attr_setsigmask_np()(attr, &safe);
+}
+
+/* A context has the mask of the moment in which it was made. */
+static void let_faults_through(const ucontext_t *context)
+{
+    if (context && atomic_load(&installed))
+        sigdelset((sigset_t *)(uintptr_t)&context->uc_sigmask, SIGSEGV);
+}
+
+EXPORT int setcontext(const ucontext_t *to)
+{
+    let_faults_through(to);
+    return next_setcontext()(to);
+}
+
+EXPORT int swapcontext(ucontext_t *from, const ucontext_t *to)
+{
+    let_faults_through(to);
+    return next_swapcontext()(from, to);
 }

@@ -73,6 +73,8 @@ CASES = [
     Case("read_into", quick="1.13"),
     Case("signals faulthandler", quick="1.13"),
     Case("signals blocked", quick="2.13"),
+    Case("signals others", quick="1.13"),
+    Case("signals masked", quick="1.13"),
     Case("signals handler", quick="1.13"),
     Case("signals timer", quick="2.13"),
     Case("live_sets lstm", budget=24, live=True, quick=""),
@@ -280,6 +282,14 @@ def test_crash_looks_like_a_crash(torch, disk):
     assert run.rc == plain.rc, run.describe()
     assert _without_addresses(run.stderr) == _without_addresses(plain.stderr), run.describe()
     assert run.record["values"] == plain.record["values"], run.describe()
+
+
+@quick_on_113
+def test_thread_that_blocked_all_signals_before(torch):
+    """As servers with sigwait do, before the first tensor: a store into a weight that is on its way out would kill it."""
+    reference, run = both(torch, "signals", "early", budget=48)
+    assert reference.record["notes"]["blocks"] and not run.record["notes"]["blocks"], run.describe()
+    harness.assert_streamed(run)
 
 
 @quick_on_113

@@ -1,4 +1,4 @@
-"""signals.py OUT faulthandler|blocked|handler|timer|crash|once: raw stores into swapped-out weights beside the program's
+"""signals.py OUT faulthandler|blocked|early|others|masked|handler|timer|crash|once: raw stores into swapped-out weights beside the program's
 own use of signals. `crash` ends by a real segmentation fault, which must look as it does without swapnet; `once` likewise,
 after its handler has returned from the first."""
 import ctypes
@@ -14,6 +14,19 @@ from _models import mlp, rows
 from _record import begin
 
 record, args = begin()
+go = threading.Event()
+
+
+def blocks_early():
+    signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+    go.wait()
+    record.notes["blocks"] = signal.SIGSEGV in signal.pthread_sigmask(signal.SIG_BLOCK, [])
+    write_all(0.002)
+
+
+waiting = threading.Thread(target=blocks_early)
+if args[0] == "early":  # before the first tensor
+    waiting.start()
 model = mlp()
 weights = [m.weight.detach() for m in model if isinstance(m, nn.Linear)]
 
@@ -48,6 +61,39 @@ def blocked():
     thread.join()
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGSEGV])
     write_all(0.001)
+
+
+def early():
+    go.set()
+    waiting.join()
+
+
+def others():
+    """Every other way that the C library has to replace a handler, or to block a signal."""
+    libc = ctypes.CDLL(None)
+    for name in "signal", "bsd_signal", "ssignal", "sysv_signal", "__sysv_signal", "sigset":
+        install = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p)((name, libc))
+        record.check(name, install(int(signal.SIGSEGV), None) is None)
+        write_all(0.001)
+        infer(name, 1)
+    for name, argument in ("sighold", 11), ("sigblock", 1 << 10), ("sigsetmask", 1 << 10):
+        getattr(libc, name)(argument)
+        write_all(0.001)
+        infer(name, 1)
+
+
+def masked():
+    """A handler that stores, with all signals blocked in it; the C function is called as such."""
+    stored = []
+    own = ctypes.CFUNCTYPE(None, ctypes.c_int)(lambda number: stored.append(write_all(0.001)))
+    action = Action(ctypes.cast(own, ctypes.c_void_p).value)
+    ctypes.memset(action.mask, 255, 128)
+    libc = ctypes.CDLL(None)
+    libc.sigaction(int(signal.SIGUSR1), ctypes.byref(action), None)
+    for i in range(3):
+        libc["raise"](int(signal.SIGUSR1))
+        infer(f"stored{i}", 1)
+    record.value("stored", len(stored))
 
 
 def handler():
@@ -97,7 +143,7 @@ def once():
 
 
 infer("before", 3)
-{"faulthandler": faulthandler_late, "blocked": blocked, "handler": handler, "timer": timer, "crash": crash,
+{"faulthandler": faulthandler_late, "blocked": blocked, "early": early, "others": others, "masked": masked, "handler": handler, "timer": timer, "crash": crash,
  "once": once}[args[0]]()
 infer("after")
 record.module("model", model)
