@@ -11,7 +11,7 @@ endif()
 
 add_library(swn_unit_helpers STATIC ${unit_helpers})
 target_include_directories(swn_unit_helpers PUBLIC ${CMOCKA_HEADERS})
-target_link_libraries(swn_unit_helpers PRIVATE swn_options PUBLIC ${swn_skeleton} swn_skeleton_capi swn_scheduler_daemon
+target_link_libraries(swn_unit_helpers PRIVATE swn_options PUBLIC ${swn_skeleton} swn_skeleton_capi swn_scheduler_daemon swn_scheduler_serve
     ${CMOCKA_LIBRARY})
 # libc before the hooks' archive: a test's own read() must not pull our interposer in.
 add_library(swn_hooks STATIC $<TARGET_OBJECTS:swn_hook_objects>)
@@ -24,7 +24,7 @@ foreach(name t_unified t_device t_swapper t_pinned_cache t_host_register t_bounc
     set(${name}_LINK -Wl,-rpath,${PROJECT_BINARY_DIR}/tests/fakes)
 endforeach()
 # One thread, and no engine: nothing for the thread sanitizer, under which some of them take a minute.
-set(unit_tests_without_threads t_config t_partition_minmax t_divide t_access_order t_pickle t_reading_time t_plan t_plan_pieces t_queue_depth t_verify_log t_safetensors t_size t_checksum t_hook_baseline t_zip)
+set(unit_tests_without_threads t_config t_partition_minmax t_divide t_access_order t_pickle t_reading_time t_plan t_plan_pieces t_queue_depth t_verify_log t_safetensors t_size t_checksum t_hook_baseline t_zip t_json_tensor t_oip t_oip_inflate t_model_config)
 foreach(source IN LISTS unit_tests)
     get_filename_component(name ${source} NAME_WE)
     if(SWAPNET_SANITIZE MATCHES thread AND name IN_LIST unit_tests_without_threads)
