@@ -1,9 +1,10 @@
 /* scheduler/serve/oip.h - an inference request of the Open Inference Protocol v2 over HTTP, read where its body lies.
  *
  * A body is JSON, or JSON and behind it the binary data of the inputs that have the parameter binary_data_size, in
- * their order. swn_oip_parse checks all of it and allocates nothing; when it returns 0, the bytes of each tensor are
- * known, and swn_oip_tensor_write brings them to where they shall lie. Both read only the body and their arguments, and
- * trust neither the client nor whoever else may write to the body's memory meanwhile: they stay within it.
+ * their order. swn_oip_parse checks all of it but whether each number fits its type, and allocates nothing; when it
+ * returns 0, the bytes of each tensor are known. swn_oip_tensor_write brings them to where they shall lie, and refuses
+ * numbers that do not fit. Both read only the body and their arguments, and trust neither the client nor whoever else
+ * may write to the body's memory meanwhile: they stay within it.
  */
 #ifndef SWN_SCHEDULER_SERVE_OIP_H
 #define SWN_SCHEDULER_SERVE_OIP_H
