@@ -1,13 +1,32 @@
 # bash completion for swapnetctl(1)
 
+# Names of sockets and stores are whoever made them: only what looks like one of ours is offered, and never through
+# compgen -W, which has the shell expand $(...) in its words.
+_swapnetctl_offer()
+{
+    local cur=$1 pattern=$2 word
+    while IFS= read -r word; do
+        [[ $word =~ ^$pattern$ && $word == "$cur"* ]] && COMPREPLY+=("$word")
+    done
+}
+
 _swapnetctl_pids()
 {
     local dir sock
     for dir in "${XDG_RUNTIME_DIR:-/nonexistent}/swapnet" /run/swapnet; do
         for sock in "$dir"/*.sock; do
-            [[ -S $sock && $sock != */swapnetd.sock ]] && basename "$sock" .sock
+            sock=${sock%.sock}
+            [[ -S $sock.sock ]] && printf '%s\n' "${sock##*/}"
         done
     done
+}
+
+# Files and commands by the options of compgen. With -o filenames bash quotes what it puts in the line: else a file's name
+# is run once the user presses Enter.
+_swapnetctl_files()
+{
+    compopt -o filenames 2>/dev/null
+    mapfile -t COMPREPLY < <(compgen "$@" -- "$cur")
 }
 
 _swapnetctl()
@@ -33,24 +52,24 @@ _swapnetctl()
             if declare -F _command_offset >/dev/null; then
                 _command_offset "$i"
             elif ((i == COMP_CWORD)); then
-                mapfile -t COMPREPLY < <(compgen -c -- "$cur")
+                _swapnetctl_files -c
             fi
             return
         fi
         case $prev in
         -b | --budget | --memory | --device-budget) mapfile -t COMPREPLY < <(compgen -W "64M 128M 256M 512M 1G 2G" -- "$cur") ;;
-        -s | --store) mapfile -t COMPREPLY < <(compgen -d -- "$cur") ;;
-        --stats | --trace | --library | --profile) mapfile -t COMPREPLY < <(compgen -f -- "$cur") ;;
+        -s | --store) _swapnetctl_files -d ;;
+        --stats | --trace | --library | --profile) _swapnetctl_files -f ;;
         --fetch) mapfile -t COMPREPLY < <(compgen -W "auto uring pread buffered" -- "$cur") ;;
         --unified) mapfile -t COMPREPLY < <(compgen -W "auto off pageable registered managed" -- "$cur") ;;
-        --daemon) mapfile -t COMPREPLY < <(compgen -f -W "auto off" -- "$cur") ;;
+        --daemon) _swapnetctl_files -f -W "auto off" ;;
         --name | --urgency) ;;
         *)
             if [[ $cur == -* ]]; then
                 mapfile -t COMPREPLY < <(compgen -W "--budget --profile --memory --device-budget --unified --name --urgency --daemon --store --stats --trace --fetch --strict --verbose
                     --library --help --" -- "$cur")
             else
-                mapfile -t COMPREPLY < <(compgen -c -- "$cur")
+                _swapnetctl_files -c
             fi
             ;;
         esac
@@ -58,13 +77,13 @@ _swapnetctl()
     verify)
         case $prev in
         -b | --budget | --memory) mapfile -t COMPREPLY < <(compgen -W "64M 128M 256M 512M 1G 2G" -- "$cur") ;;
-        -s | --store) mapfile -t COMPREPLY < <(compgen -d -- "$cur") ;;
+        -s | --store) _swapnetctl_files -d ;;
         -o | --output) mapfile -t COMPREPLY < <(compgen -W "table json csv" -- "$cur") ;;
         *)
             if [[ $cur == -* ]]; then
                 mapfile -t COMPREPLY < <(compgen -W "--budget --memory --store --output --help --" -- "$cur")
             else
-                mapfile -t COMPREPLY < <(compgen -c -f -- "$cur")
+                _swapnetctl_files -c -f
             fi
             ;;
         esac
@@ -76,7 +95,7 @@ _swapnetctl()
             if [[ $cur == -* ]]; then
                 mapfile -t COMPREPLY < <(compgen -W "--output --help" -- "$cur")
             else
-                mapfile -t COMPREPLY < <(compgen -W "$(_swapnetctl_pids)" -- "$cur")
+                _swapnetctl_offer "$cur" '[0-9]+' < <(_swapnetctl_pids)
             fi
             ;;
         esac
@@ -95,7 +114,7 @@ _swapnetctl()
             if [[ $cur == -* ]]; then
                 mapfile -t COMPREPLY < <(compgen -W "--output --help" -- "$cur")
             elif ((COMP_CWORD == 2)); then
-                mapfile -t COMPREPLY < <(compgen -W "$(_swapnetctl_pids)" -- "$cur")
+                _swapnetctl_offer "$cur" '[0-9]+' < <(_swapnetctl_pids)
             else
                 compopt -o nospace 2>/dev/null
                 mapfile -t COMPREPLY < <(compgen -W "budget= urgency=" -- "$cur")
@@ -117,14 +136,14 @@ _swapnetctl()
         ;;
     profile)
         case $prev in
-        -o | --output | --show) mapfile -t COMPREPLY < <(compgen -f -- "$cur") ;;
+        -o | --output | --show) _swapnetctl_files -f ;;
         -b | --budget) mapfile -t COMPREPLY < <(compgen -W "64M 128M 256M 512M 1G 2G" -- "$cur") ;;
-        -s | --store) mapfile -t COMPREPLY < <(compgen -d -- "$cur") ;;
+        -s | --store) _swapnetctl_files -d ;;
         *)
             if [[ $cur == -* ]]; then
                 mapfile -t COMPREPLY < <(compgen -W "--output --budget --store --disk --show --help --" -- "$cur")
             else
-                mapfile -t COMPREPLY < <(compgen -c -f -- "$cur")
+                _swapnetctl_files -c -f
             fi
             ;;
         esac
@@ -135,14 +154,14 @@ _swapnetctl()
         -t | --total) mapfile -t COMPREPLY < <(compgen -W "256M 512M 1G 2G 4G" -- "$cur") ;;
         --policy) mapfile -t COMPREPLY < <(compgen -W "eq1 equal minmax" -- "$cur") ;;
         -d | --device)
-            mapfile -t COMPREPLY < <(compgen -f -W "jetson-nx jetson-nano raspberry-pi-3b-plus raspberry-pi-4b" -- "$cur")
+            _swapnetctl_files -f -W "jetson-nx jetson-nano raspberry-pi-3b-plus raspberry-pi-4b"
             ;;
         --delta) ;;
         *)
             if [[ $cur == -* ]]; then
                 mapfile -t COMPREPLY < <(compgen -W "--total --policy --device --delta --output --help" -- "$cur")
             else
-                mapfile -t COMPREPLY < <(compgen -f -- "$cur")
+                _swapnetctl_files -f
             fi
             ;;
         esac
@@ -150,7 +169,7 @@ _swapnetctl()
     cache)
         case $prev in
         -o | --output) mapfile -t COMPREPLY < <(compgen -W "table json csv" -- "$cur") ;;
-        -s | --store) mapfile -t COMPREPLY < <(compgen -d -- "$cur") ;;
+        -s | --store) _swapnetctl_files -d ;;
         cap) mapfile -t COMPREPLY < <(compgen -W "none 10G 20G 50G" -- "$cur") ;;
         *)
             if ((COMP_CWORD == 2)) && [[ $cur != -* ]]; then
@@ -158,8 +177,8 @@ _swapnetctl()
             elif [[ $cur == -* ]]; then
                 mapfile -t COMPREPLY < <(compgen -W "--output --all --store --help" -- "$cur")
             elif [[ ${COMP_WORDS[2]} == rm ]]; then
-                mapfile -t COMPREPLY < <(compgen -W "$(swapnetctl cache ls -o json 2>/dev/null |
-                    sed -n 's/.*"name": "\([0-9a-f]*\.swnstore\)".*/\1/p')" -- "$cur")
+                _swapnetctl_offer "$cur" '[0-9a-f]+\.swnstore' < <(swapnetctl cache ls -o json 2>/dev/null |
+                    sed -n 's/.*"name": "\(.*\)",*$/\1/p')
             fi
             ;;
         esac

@@ -1,6 +1,5 @@
 """What swapnetctl prints: `top` on a terminal, and the daemon's answers for programs."""
 import csv
-import fcntl
 import io
 import json
 import os
@@ -12,41 +11,9 @@ import pytest
 
 from daemons import CTL, daemon, wait_for
 from harness import MIB
+from terminal import Terminal
 
 REDRAWN = "\x1b[H\x1b[J"
-
-
-class Terminal:
-    """A program that has one of its own, and what is on it."""
-
-    def __init__(self, *command, env):
-        self.master, self.slave = os.openpty()
-        os.set_blocking(self.master, False)
-        self.before = termios.tcgetattr(self.slave)
-        self.shown = ""
-        self.process = subprocess.Popen(
-            [str(word) for word in command], env=env, stdin=self.slave, stdout=self.slave, stderr=self.slave,
-            start_new_session=True, preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0))
-
-    def read(self):
-        try:
-            self.shown += os.read(self.master, 1 << 16).decode()
-        except BlockingIOError:
-            pass
-        return self.shown
-
-    def press(self, key):
-        os.write(self.master, key)
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *unused):
-        if self.process.poll() is None:
-            self.process.kill()
-            self.process.wait()
-        os.close(self.master)
-        os.close(self.slave)
 
 
 @pytest.mark.parametrize("by_key", [True, False])
