@@ -94,6 +94,38 @@ static int make_tmp(struct swn_atomic_file *f, const struct swn_io *io, mode_t m
     return -EBUSY;
 }
 
+static const char *kind_of(mode_t mode)
+{
+    switch (mode & S_IFMT) {
+    case S_IFLNK:
+        return "a symbolic link";
+    case S_IFIFO:
+        return "a FIFO";
+    case S_IFSOCK:
+        return "a socket";
+    case S_IFDIR:
+        return "a directory";
+    default:
+        return "a device";
+    }
+}
+
+/* The rename at the end would put a file in the place of /dev/null, of a FIFO that a reader waits at, or of a link, and
+ * leave what the link names as it was. */
+static int check_place(const struct swn_io *io, const char *path, char why[SWN_ERRMSG])
+{
+    struct stat st;
+    int fd = io->open(io->ctx, path, O_PATH | O_NOFOLLOW | O_CLOEXEC, 0);
+    if (fd < 0)
+        return 0; /* mostly -ENOENT; else what is made beside it fails, and says why */
+    int rc = io->fstat(io->ctx, fd, &st);
+    io->close(io->ctx, fd);
+    if (rc || S_ISREG(st.st_mode))
+        return rc ? swn_errmsg(why, rc, "%s: %s", path, strerror(-rc)) : 0;
+    return swn_errmsg(why, -EEXIST, "%s is %s, which a regular file does not replace: choose another name", path,
+                      kind_of(st.st_mode));
+}
+
 int swn_atomic_file_open(struct swn_atomic_file *f, const struct swn_io *io, const char *path, mode_t mode,
                          char why[SWN_ERRMSG])
 {
@@ -102,7 +134,10 @@ int swn_atomic_file_open(struct swn_atomic_file *f, const struct swn_io *io, con
     if (strlen(path) >= sizeof f->path)
         return swn_errmsg(why, -ENAMETOOLONG, "the path is too long");
     strcpy(f->path, path);
-    int rc = swn_dir_of(path, f->dir, sizeof f->dir);
+    int rc = check_place(io, path, why);
+    if (rc)
+        return rc;
+    rc = swn_dir_of(path, f->dir, sizeof f->dir);
     if (!rc) {
         swn_atomic_file_clean(io, f->dir);
         rc = make_tmp(f, io, mode);

@@ -19,7 +19,8 @@ struct swn_atomic_file {
     char path[PATH_MAX], tmp[PATH_MAX], dir[PATH_MAX];
 };
 
-/* Cleans up after dead writers, then makes the temporary file beside `path`. */
+/* Cleans up after dead writers, then makes the temporary file beside `path`. -EEXIST: what has that name already is no
+ * regular file (a device, a FIFO, a link), which the new file would replace. */
 int swn_atomic_file_open(struct swn_atomic_file *f, const struct swn_io *io, const char *path, mode_t mode,
                          char why[SWN_ERRMSG]);
 /* Puts the file in place. On an error before the rename the old file is as it was; on one after it, the new one is in

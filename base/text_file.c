@@ -67,6 +67,9 @@ int swn_textfile_open(const char *path)
 static int replace(const char *path, mode_t mode, const void *bytes, size_t len)
 {
     char temporary[PATH_MAX];
+    struct stat st;
+    if (lstat(path, &st) == 0 && !S_ISREG(st.st_mode))
+        return -EEXIST; /* rename would put a file in its place */
     int n = snprintf(temporary, sizeof(temporary), "%s.%ld.tmp", path, (long)getpid());
     if (n < 0 || (size_t)n >= sizeof(temporary))
         return -ENAMETOOLONG;

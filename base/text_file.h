@@ -15,7 +15,8 @@ int swn_textfile_write(const char *path, const char *text);
  * way is not touched (-EBUSY). The descriptor, or -errno. */
 int swn_textfile_open(const char *path);
 
-/* Replaces a regular file, or makes one, of these bytes. 0 or -errno. */
+/* Replaces a regular file, or makes one, of these bytes. 0; -EEXIST: what has that name is no regular file; another
+ * -errno. */
 int swn_textfile_replace(const char *path, const void *bytes, size_t len);
 
 /* Reads a file of at most `most` bytes. *text is malloc'd and ends with a 0 that *len does not count. 0; -EFBIG;

@@ -13,6 +13,7 @@ import random
 import re
 import shutil
 import signal
+import stat
 import struct
 import subprocess
 import sys
@@ -155,6 +156,40 @@ def test_not_regular_files(disk):
     os.mkfifo(f"{disk}/fifo")
     for args in (("inspect",), ("build", "-q", "-o", f"{disk}/s"), ("build", "-q", "-s", f"{disk}/cache"), ("verify",)):
         assert "not a regular file" in part(*args, f"{disk}/fifo", code=REFUSED).stderr
+
+
+@pytest.mark.parametrize("kind", ["fifo", "link", "stdout", "directory", "device"])
+def test_output_that_is_no_regular_file_is_not_replaced(checkpoints, disk, kind):
+    """build and extract say so in one line, and it stays what it is."""
+    disk = pathlib.Path(disk)
+    out = disk / "out"
+    if kind == "fifo":
+        os.mkfifo(out)
+    elif kind == "directory":
+        out.mkdir()
+    elif kind == "device":
+        if os.geteuid() != 0:
+            pytest.skip("only root makes devices")
+        os.mknod(out, 0o666 | stat.S_IFCHR, os.makedev(1, 3))
+    else:
+        out.symlink_to("/proc/self/fd/1" if kind == "stdout" else "target")
+        (disk / "target").write_text("as it was")
+    before = os.lstat(out)
+    part("build", "-q", checkpoints / "model.pth", "-o", disk / "s")
+    for args in ("build", "-q", checkpoints / "model.pth"), ("extract", disk / "s"):
+        said = part(*args, "-o", out, code=FAILURE).stderr
+        assert said.count("\n") == 1 and str(out) in said and "choose another name" in said
+    after = os.lstat(out)
+    assert (before.st_ino, before.st_mode) == (after.st_ino, after.st_mode)
+    assert kind != "link" or (disk / "target").read_text() == "as it was"
+
+
+def test_linked_store_is_not_replaced(checkpoints, disk):
+    disk = pathlib.Path(disk)
+    part("build", "-q", checkpoints / "model.pth", "-o", disk / "s")
+    (disk / "link").symlink_to("s")
+    assert "symbolic link" in part("build", "-q", "--from-store", disk / "link", code=FAILURE).stderr
+    assert (disk / "link").is_symlink()
 
 
 def test_inspect(checkpoints, disk):
