@@ -10,6 +10,7 @@
 
 #include "profiles/profile.h"
 #include "base/text_file.h"
+#include "base/errmsg.h"
 
 #define SCHEMA 1
 #define LONGEST_TEXT 4096
@@ -501,13 +502,12 @@ int swn_profile_load(struct swn_profile **out, const char *path, char why[SWN_PR
 static json_t *text_value(const char *text)
 {
     json_t *value = json_string(text);
-    char *ascii = value ? NULL : strdup(text); /* names may be any bytes */
-    for (char *p = ascii; p && *p; p++)
-        if ((unsigned char)*p >= 0x80)
-            *p = '?';
-    if (ascii)
-        value = json_string(ascii);
-    free(ascii);
+    char *copy = value ? NULL : strdup(text); /* names may be any bytes */
+    if (copy) {
+        swn_make_utf8(copy);
+        value = json_string(copy);
+    }
+    free(copy);
     return value;
 }
 

@@ -5,6 +5,7 @@
 #include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/errmsg.h"
@@ -33,6 +34,40 @@ void swn_cli_error(const char *format, ...)
     va_end(ap);
     swn_one_line(text);
     fprintf(stderr, "%s: %s\n", cli->program, text);
+}
+
+void swn_cli_print_name(FILE *out, const char *name, int width)
+{
+    char *text = strdup(name);
+    if (text)
+        swn_one_line(text);
+    fprintf(out, "%-*s", width, text ? text : "?");
+    free(text);
+}
+
+void swn_cli_print_json(const json_t *root, size_t flags)
+{
+    char *text = root ? json_dumps(root, JSON_INDENT(2) | JSON_ENSURE_ASCII | flags) : NULL;
+    for (const char *p = text; p && *p; p++)
+        if (*p == 0x7f) /* the one control character that jansson leaves */
+            fputs("\\u007F", stdout);
+        else
+            putchar(*p);
+    if (text)
+        putchar('\n');
+    free(text);
+}
+
+json_t *swn_cli_json_text(const char *text)
+{
+    json_t *value = text ? json_string(text) : json_null();
+    char *copy = value ? NULL : strdup(text);
+    if (copy) {
+        swn_make_utf8(copy);
+        value = json_string(copy);
+    }
+    free(copy);
+    return value;
 }
 
 void swn_cli_bad_option(char **argv, int result)

@@ -7,7 +7,9 @@
 #define SWN_TOOLS_CLI_H
 
 #include <getopt.h>
+#include <jansson.h>
 #include <stddef.h>
+#include <stdio.h>
 
 /* Exit codes of every program; a program may have more. */
 enum swn_cli_exit {
@@ -39,6 +41,16 @@ int swn_cli_main(const struct swn_cli *cli, int argc, char **argv);
 /* "PROGRAM: ..." on one line of stderr. Control characters are replaced: the text has names of files and tensors, and a
  * terminal must not take them for commands. */
 __attribute__((format(printf, 1, 2))) void swn_cli_error(const char *format, ...);
+
+/* Prints a text that others chose (of a file, a tensor, a program) in at least `width` columns; swn_one_line says what
+ * becomes of its characters. */
+void swn_cli_print_name(FILE *out, const char *name, int width);
+
+/* A line of JSON on stdout in ASCII, so that none of its texts acts on a terminal either; nothing when root is NULL.
+ * `flags` are more of jansson's. */
+void swn_cli_print_json(const json_t *root, size_t flags);
+/* The text as JSON; null for NULL. Bytes that are not UTF-8, as a path on disk may have, become '?'. */
+json_t *swn_cli_json_text(const char *text);
 
 /* Prints what is wrong with `argv[optind - 1]`, for the '?' and ':' results of getopt_long. Values of long options
  * without a letter are above 255. */

@@ -16,20 +16,6 @@
 #define MAX_READ ((size_t)1 << 30) /* the kernel reads no more than this at a time */
 #define RETRIES 16                 /* of a read that was interrupted */
 
-void swn_ckpt_printable(char *text)
-{
-    size_t len = strlen(text);
-    for (size_t i = 0, n; i < len; i += n) {
-        unsigned char c = (unsigned char)text[i];
-        n = c < 0xc0 ? 1 : c < 0xe0 ? 2 : c < 0xf0 ? 3 : 4;
-        if (c < 0x20 || c == 0x7f || n > len - i || !swn_ckpt_utf8(text + i, n)) {
-            text[i] = '?';
-            n = 1;
-        }
-    }
-    swn_one_line(text);
-}
-
 int swn_ckpt_fail(char why[SWN_ERRMSG], int err, const char *format, ...)
 {
     if (why) {
@@ -37,7 +23,7 @@ int swn_ckpt_fail(char why[SWN_ERRMSG], int err, const char *format, ...)
         va_start(args, format);
         vsnprintf(why, SWN_ERRMSG, format, args);
         va_end(args);
-        swn_ckpt_printable(why);
+        swn_one_line(why);
     }
     return err;
 }
@@ -66,36 +52,6 @@ int swn_ckpt_read(const struct swn_ckpt_source *src, void *buf, size_t len, uint
         done += (size_t)got;
     }
     return 0;
-}
-
-int swn_ckpt_utf8(const char *text, size_t len)
-{
-    const unsigned char *p = (const unsigned char *)text, *end = p + len;
-    while (p < end) {
-        unsigned char c = *p++;
-        if (c < 0x80)
-            continue;
-        int more = c >= 0xf0 ? 3 : c >= 0xe0 ? 2 : 1;
-        if (c < 0xc2 || c > 0xf4 || end - p < more)
-            return 0;
-        unsigned char low = 0x80,
-                      high = 0xbf; /* of the second byte: no long forms, no surrogates, no more than 10FFFF */
-        if (c == 0xe0)
-            low = 0xa0;
-        else if (c == 0xed)
-            high = 0x9f;
-        else if (c == 0xf0)
-            low = 0x90;
-        else if (c == 0xf4)
-            high = 0x8f;
-        if (*p < low || *p > high)
-            return 0;
-        for (int i = 1; i < more; i++)
-            if ((p[i] & 0xc0) != 0x80)
-                return 0;
-        p += more;
-    }
-    return 1;
 }
 
 int swn_ckpt_new(struct swn_ckpt_builder **out, size_t files, char why[SWN_ERRMSG])
@@ -347,7 +303,7 @@ static int sum_up_skipped(struct swn_ckpt_builder *b, char *why)
     if (!b->skipped_count)
         return 0;
     snprintf(text, sizeof(text), "%.256s: %s", b->skipped[0].name, b->skipped[0].what);
-    swn_ckpt_printable(text);
+    swn_one_line(text);
     int rc = swn_bump_alloc_text(&b->bump, text, strlen(text), &b->c.skipped);
     return rc ? swn_ckpt_fail_memory(why, b->skipped[0].name, rc) : 0;
 }

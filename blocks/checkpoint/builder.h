@@ -21,17 +21,12 @@ struct swn_ckpt_source {
     uint64_t size;    /* bytes */
 };
 
-/* Replaces control characters (including those that swn_one_line replaces) and invalid UTF-8, such as the end of a name
- * that was cut, by question marks: the text goes to terminals and into JSON. */
-void swn_ckpt_printable(char *text);
 /* Writes the text and returns err, so that a reader can `return swn_ckpt_fail(why, -EINVAL, ...)`. */
 int swn_ckpt_fail(char why[SWN_ERRMSG], int err, const char *format, ...) __attribute__((format(printf, 3, 4)));
 /* The text for -ENOMEM and -E2BIG of a bump; returns the error (-E2BIG as -EINVAL). */
 int swn_ckpt_fail_memory(char why[SWN_ERRMSG], const char *path, int err);
 /* All of [off, off + len), or an error with its text. */
 int swn_ckpt_read(const struct swn_ckpt_source *src, void *buf, size_t len, uint64_t off, char why[SWN_ERRMSG]);
-/* Whether the text is valid UTF-8: shortest forms, no surrogates, nothing above 10FFFF. */
-int swn_ckpt_utf8(const char *text, size_t len);
 
 /* A tensor that is in a file but cannot be described. */
 struct swn_ckpt_skipped {

@@ -7,6 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/errmsg.h"
+
 void swn_json_begin(struct swn_json *j, const struct swn_ckpt_source *src, uint64_t off, uint64_t bytes, char *why)
 {
     j->src = src;
@@ -147,7 +149,7 @@ static int character(struct swn_json *j, int first, char out[4])
             return swn_json_fail(j, "ends inside a text");
         out[i] = (char)c;
     }
-    return swn_ckpt_utf8(out, (size_t)n) ? n : swn_json_fail(j, "a text is not UTF-8");
+    return swn_is_utf8(out, (size_t)n) ? n : swn_json_fail(j, "a text is not UTF-8");
 }
 
 int swn_json_text(struct swn_json *j, char *out, size_t room, size_t *len)

@@ -12,6 +12,7 @@
 
 #include "blocks/checkpoint/builder.h"
 #include "blocks/checkpoint/pickle_globals.h"
+#include "base/errmsg.h"
 
 enum opcode {
     OP_MARK = '(',
@@ -205,7 +206,7 @@ static int push_text(struct swn_pickle_machine *m)
     size_t n = rc ? 0 : (size_t)little(p, 4);
     if (!rc)
         rc = operand(m, n, &p);
-    if (!rc && !swn_ckpt_utf8((const char *)p, n))
+    if (!rc && !swn_is_utf8((const char *)p, n))
         rc = swn_pickle_fail(m, "a text is not UTF-8");
     if (!rc)
         rc = swn_pickle_make(m, SWN_PV_TEXT, &v);

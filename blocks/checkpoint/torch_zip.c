@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "blocks/checkpoint/zip.h"
+#include "base/errmsg.h"
 
 #define MAX_KEY 256
 #define NEWEST_FORMAT 10 /* the entry "version" of PyTorch 1.6 to 2.13 says 1 to 10 */
@@ -119,7 +120,7 @@ static int check_unused(struct archive *a, char *why)
     rc = read_entry(a, e, 1024, &text, why);
     if (rc)
         return rc;
-    if (!swn_ckpt_utf8(text, e->bytes))
+    if (!swn_is_utf8(text, e->bytes))
         rc = swn_ckpt_fail(why, -EINVAL, "%s: its entry '%s' is not UTF-8", a->src->path, id);
     free(text);
     return rc;

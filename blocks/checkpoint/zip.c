@@ -15,6 +15,8 @@
 
 #include <xxhash.h>
 
+#include "base/errmsg.h"
+
 #define END_SIG UINT32_C(0x06054b50)
 #define END_BYTES 22
 #define LOCATOR_SIG UINT32_C(0x07064b50)
@@ -144,7 +146,7 @@ static const char *name_fault(const char *name, size_t len)
 {
     if (len == 0 || len > SWN_ZIP_MAX_NAME)
         return "an entry's name is empty or longer than 1024 bytes";
-    if (!swn_ckpt_utf8(name, len))
+    if (!swn_is_utf8(name, len))
         return "an entry's name is not UTF-8";
     for (size_t i = 0; i < len; i++)
         if ((unsigned char)name[i] < 0x20 || name[i] == 0x7f || name[i] == '\\')

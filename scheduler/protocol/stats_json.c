@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/text_file.h"
+#include "base/errmsg.h"
 
 #define SCHEMA 1
 
@@ -87,14 +88,12 @@ static json_t *text_value(const char *text)
     json_t *value = json_string(text);
     if (value)
         return value;
-    char *ascii = strdup(text); /* a program's name is any bytes */
-    if (!ascii)
+    char *copy = strdup(text); /* a program's name is any bytes */
+    if (!copy)
         return NULL;
-    for (char *p = ascii; *p; p++)
-        if ((unsigned char)*p >= 0x80)
-            *p = '?';
-    value = json_string(ascii);
-    free(ascii);
+    swn_make_utf8(copy);
+    value = json_string(copy);
+    free(copy);
     return value;
 }
 

@@ -40,21 +40,19 @@ static int find_dir(struct request *r, const char *given)
 static json_t *stores_json(const struct swn_cache_entry *list, size_t count)
 {
     json_t *stores = json_array();
-    for (size_t i = 0; i < count; i++) {
-        json_t *source = list[i].source ? json_string(list[i].source) : NULL; /* NULL too when it is not UTF-8 */
+    for (size_t i = 0; i < count; i++)
         json_array_append_new(stores, json_pack("{s:s s:I s:I s:o s:b}", "name", list[i].name, "bytes",
                                                 (json_int_t)list[i].bytes, "used_ns", (json_int_t)list[i].used_ns,
-                                                "source", source ? source : json_null(), "stale", list[i].stale));
-    }
+                                                "source", swn_cli_json_text(list[i].source), "stale", list[i].stale));
     return stores;
 }
 
 static void print_json(const struct request *r, const struct swn_cache_entry *list, size_t count, uint64_t sum,
                        uint64_t cap)
 {
-    json_t *j =
-        json_pack("{s:i s:s* s:I s:o s:o}", "schema", 1, "directory", r->dir, "bytes", (json_int_t)sum, "cap_bytes",
-                  cap ? json_integer((json_int_t)cap) : json_null(), "stores", stores_json(list, count));
+    json_t *j = json_pack("{s:i s:o s:I s:o s:o}", "schema", 1, "directory", swn_cli_json_text(r->dir), "bytes",
+                          (json_int_t)sum, "cap_bytes", cap ? json_integer((json_int_t)cap) : json_null(), "stores",
+                          stores_json(list, count));
     ctl_print_json(j);
     json_decref(j);
 }
@@ -78,12 +76,13 @@ static void print_table(const struct request *r, const struct swn_cache_entry *l
         struct tm tm;
         strftime(used, sizeof used, "%Y-%m-%d %H:%M", localtime_r(&seconds, &tm));
         printf("%-41s  %12s  %-16s  ", list[i].name, swn_format_mib(size, list[i].bytes), used);
-        for (const char *p = list[i].source ? list[i].source : "(damaged)"; *p; p++)
-            putchar((unsigned char)*p < 0x20 || *p == 0x7f ? '?' : *p);
+        swn_cli_print_name(stdout, list[i].source ? list[i].source : "(damaged)", 0);
         puts(list[i].stale ? " (gone or changed)" : "");
     }
-    printf("%s in %zu stores of %s in %s\n", swn_format_mib(size, sum), count,
-           cap ? swn_format_mib(limit, cap) : "no limit", r->dir);
+    printf("%s in %zu stores of %s in ", swn_format_mib(size, sum), count,
+           cap ? swn_format_mib(limit, cap) : "no limit");
+    swn_cli_print_name(stdout, r->dir, 0);
+    putchar('\n');
 }
 
 static int list(const struct request *r)

@@ -127,21 +127,20 @@ static json_t *tell(const char *request)
     return answer;
 }
 
-/* The processes whose needs keep the leases above the total. Their names are untrusted. */
+/* The processes whose needs keep the leases above the total. */
 static void print_keepers(const json_t *answer)
 {
-    char mib[32], name[256];
+    char mib[32];
     size_t i;
     json_t *keeper;
     json_array_foreach(json_object_get(answer, "keepers"), i, keeper)
     {
         const char *text = json_string_value(json_object_get(keeper, "name"));
-        snprintf(name, sizeof name, "%s", text ? text : "?");
-        swn_one_line(name);
         if (!i)
             printf("above the total until some of these end, as they need so much, or are away and hold it:\n");
-        printf("%7" JSON_INTEGER_FORMAT " %-16s %12s%s\n", json_integer_value(json_object_get(keeper, "pid")), name,
-               swn_format_mib(mib, (uint64_t)json_integer_value(json_object_get(keeper, "bytes"))),
+        printf("%7" JSON_INTEGER_FORMAT " ", json_integer_value(json_object_get(keeper, "pid")));
+        swn_cli_print_name(stdout, text ? text : "?", 16);
+        printf(" %12s%s\n", swn_format_mib(mib, (uint64_t)json_integer_value(json_object_get(keeper, "bytes"))),
                json_is_true(json_object_get(keeper, "away")) ? "  away" : "");
     }
 }

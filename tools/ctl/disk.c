@@ -148,8 +148,11 @@ int ctl_disk_profile(const char *output)
         rc = swn_profile_save(p, output ? output : path);
     if (rc)
         swn_cli_error("cannot write %s: %s", output ? output : dir, strerror(-rc));
-    else if (!output)
-        printf("written to %s, where the library looks for it\n", path);
+    else if (!output) {
+        printf("written to ");
+        swn_cli_print_name(stdout, path, 0);
+        printf(", where the library looks for it\n");
+    }
     swn_profile_free(p);
     return rc ? SWN_CLI_FAILURE : SWN_CLI_OK;
 }

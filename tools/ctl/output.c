@@ -7,13 +7,11 @@
 #include <string.h>
 
 #include "base/errmsg.h"
+#include "tools/cli.h"
 
 void ctl_print_json(const json_t *root)
 {
-    char *text = root ? json_dumps(root, JSON_INDENT(2) | JSON_REAL_PRECISION(6)) : NULL;
-    if (text)
-        puts(text);
-    free(text);
+    swn_cli_print_json(root, JSON_REAL_PRECISION(6));
 }
 
 /* The text is untrusted: a control character in it would end the line, or reach a terminal. */

@@ -244,7 +244,8 @@ static void print_table(const struct what_if *w)
     for (size_t i = 0; i < w->n; i++) {
         const struct candidate *x = &w->c[i];
         struct swn_predict p = swn_model_predict(&x->m);
-        printf("%-24s %12s %12s %7.3g %10s %10s %10s  %6zu  ", x->name, swn_format_mib(a, swn_predict_demand(&p)),
+        swn_cli_print_name(stdout, x->name, 24);
+        printf(" %12s %12s %7.3g %10s %10s %10s  %6zu  ", swn_format_mib(a, swn_predict_demand(&p)),
                swn_format_mib(b, x->budget), x->urgency, ms_text(c, x->sufficient_s), ms_text(d, x->library_s),
                ms_text(e, x->blocks_s), x->blocks);
         print_points(x);
@@ -262,11 +263,11 @@ static json_t *models_json(const struct what_if *w)
     for (size_t i = 0; i < w->n; i++) {
         const struct candidate *x = &w->c[i];
         struct swn_predict p = swn_model_predict(&x->m);
-        json_t *points = json_array(), *name = json_string(x->name);
+        json_t *points = json_array();
         for (size_t k = 1; k < x->blocks; k++)
             json_array_append_new(points, json_integer((json_int_t)x->first[k]));
         json_array_append_new(
-            models, json_pack("{s:o s:I s:I s:I s:I s:f s:o s:o s:o s:I s:o}", "name", name ? name : json_string("?"),
+            models, json_pack("{s:o s:I s:I s:I s:I s:f s:o s:o s:o s:I s:o}", "name", swn_cli_json_text(x->name),
                               "minimum_budget_bytes", (json_int_t)swn_predict_least(&p), "demand_bytes",
                               (json_int_t)swn_predict_demand(&p), "other_bytes", (json_int_t)x->m.other_bytes,
                               "budget_bytes", (json_int_t)x->budget, "urgency", x->urgency, "sufficient_latency_s",
@@ -280,8 +281,7 @@ static void print_json(const struct what_if *w)
 {
     json_t *j = json_pack("{s:i s:I s:s s:f s:o}", "schema", 1, "total_bytes", (json_int_t)w->total, "policy",
                           swn_divide_name(w->policy), "delta", w->delta, "models", models_json(w));
-    json_dumpf(j, stdout, JSON_INDENT(2));
-    putchar('\n');
+    swn_cli_print_json(j, 0);
     json_decref(j);
 }
 

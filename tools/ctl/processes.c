@@ -235,9 +235,11 @@ static void print_daemon(const json_t *root)
     uint64_t total = (uint64_t)json_integer_value(json_object_get(root, "total_bytes"));
     uint64_t leased = (uint64_t)json_integer_value(json_object_get(root, "leased_bytes"));
     const char *policy = json_string_value(json_object_get(root, "policy"));
-    if (policy)
-        printf("swapnetd: %s of %s leased, policy %s%s\n", swn_format_mib(a, leased), swn_format_mib(b, total), policy,
-               json_is_true(json_object_get(root, "draining")) ? ", draining" : "");
+    if (!policy)
+        return;
+    printf("swapnetd: %s of %s leased, policy ", swn_format_mib(a, leased), swn_format_mib(b, total));
+    swn_cli_print_name(stdout, policy, 0);
+    printf("%s\n", json_is_true(json_object_get(root, "draining")) ? ", draining" : "");
 }
 
 /* Device memory beyond the budgets, which the process keeps. */

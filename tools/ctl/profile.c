@@ -131,9 +131,9 @@ static void print_layers(const struct swn_profile *p)
         char ms[32] = "-";
         if (l->l.compute_s >= 0)
             snprintf(ms, sizeof ms, "%.3f", l->l.compute_s * 1e3);
-        printf("%-40s %12s %5llu %12llu %10s %12s\n", l->name, swn_format_mib(size, l->l.bytes),
-               (unsigned long long)l->l.depth, (unsigned long long)l->l.flops, ms,
-               swn_format_mib(other, l->activation_bytes));
+        swn_cli_print_name(stdout, l->name, 40);
+        printf(" %12s %5llu %12llu %10s %12s\n", swn_format_mib(size, l->l.bytes), (unsigned long long)l->l.depth,
+               (unsigned long long)l->l.flops, ms, swn_format_mib(other, l->activation_bytes));
     }
     printf("\n%zu layers; nonweight bytes %s", p->layer_count, swn_format_mib(other, p->other_bytes));
     if (p->latency_s >= 0)

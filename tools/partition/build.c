@@ -138,7 +138,11 @@ static int finished(const struct request *r, const char *path)
         part_say_skipped(s, s->source_count == 1 ? s->sources[0].path : "the checkpoint");
         swn_store_close(s, &swn_io_sys);
     }
-    puts(path);
+    if (isatty(STDOUT_FILENO))
+        swn_cli_print_name(stdout, path, 0);
+    else
+        fputs(path, stdout); /* a program that reads it opens it */
+    putchar('\n');
     return 0;
 }
 

@@ -50,8 +50,8 @@ static json_t *layer_json(const struct summary *m, size_t i)
     for (int d = 0; d < SWN_DTYPE_COUNT; d++)
         if (m->dtypes[i] & 1u << d)
             json_array_append_new(dtypes, json_string(swn_dtype_name((enum swn_dtype)d)));
-    return json_pack("{s:s s:I s:I s:I s:o}", "name", l->name, "tensors", (json_int_t)l->depth, "bytes",
-                     (json_int_t)l->bytes, "memory_bytes", (json_int_t)m->memory_bytes[i], "dtypes", dtypes);
+    return json_pack("{s:o s:I s:I s:I s:o}", "name", swn_cli_json_text(l->name), "tensors", (json_int_t)l->depth,
+                     "bytes", (json_int_t)l->bytes, "memory_bytes", (json_int_t)m->memory_bytes[i], "dtypes", dtypes);
 }
 
 static int print_json(const struct summary *m)
@@ -61,24 +61,22 @@ static int print_json(const struct summary *m)
     for (size_t i = 0; i < s->layer_count; i++)
         json_array_append_new(layers, layer_json(m, i));
     for (size_t i = 0; i < s->source_count; i++)
-        json_array_append_new(sources, json_pack("{s:s s:I}", "path", s->sources[i].path, "bytes",
+        json_array_append_new(sources, json_pack("{s:o s:I}", "path", swn_cli_json_text(s->sources[i].path), "bytes",
                                                  (json_int_t)s->sources[i].identity.size));
     if (s->layer_count)
-        largest = json_pack("{s:s s:I}", "name", s->layers[m->largest].name, "bytes",
+        largest = json_pack("{s:o s:I}", "name", swn_cli_json_text(s->layers[m->largest].name), "bytes",
                             (json_int_t)s->layers[m->largest].bytes);
     int whole = json_array_size(layers) == s->layer_count && json_array_size(sources) == s->source_count;
-    json_t *j =
-        json_pack("{s:i s:s s:s s:o s:I s:I s:I s:I s:I s:I s:I s:s? s:o s:I s:o}", "schema", 1, "path", m->path,
-                  "format", m->kind, "sources", sources, "layer_count", (json_int_t)s->layer_count, "tensor_count",
-                  (json_int_t)s->tensor_count, "bytes", (json_int_t)m->bytes, "store_bytes", (json_int_t)s->total_bytes,
-                  "copied_bytes", (json_int_t)m->copied_bytes, "encoded_bytes", (json_int_t)m->encoded_bytes,
-                  "skipped_count", (json_int_t)s->skipped_count, "skipped_first", s->skipped, "largest_layer", largest,
-                  "smallest_budget_bytes", (json_int_t)m->smallest_budget, "layers", layers);
-    int rc = j && whole ? 0 : -EINVAL; /* paths on disk need not be UTF-8; JSON must be */
-    if (!rc) {
-        json_dumpf(j, stdout, JSON_INDENT(2));
-        putchar('\n');
-    }
+    json_t *j = json_pack("{s:i s:o s:s s:o s:I s:I s:I s:I s:I s:I s:I s:o s:o s:I s:o}", "schema", 1, "path",
+                          swn_cli_json_text(m->path), "format", m->kind, "sources", sources, "layer_count",
+                          (json_int_t)s->layer_count, "tensor_count", (json_int_t)s->tensor_count, "bytes",
+                          (json_int_t)m->bytes, "store_bytes", (json_int_t)s->total_bytes, "copied_bytes",
+                          (json_int_t)m->copied_bytes, "encoded_bytes", (json_int_t)m->encoded_bytes, "skipped_count",
+                          (json_int_t)s->skipped_count, "skipped_first", swn_cli_json_text(s->skipped), "largest_layer",
+                          largest, "smallest_budget_bytes", (json_int_t)m->smallest_budget, "layers", layers);
+    int rc = j && whole ? 0 : -ENOMEM;
+    if (!rc)
+        swn_cli_print_json(j, 0);
     json_decref(j);
     return rc;
 }
@@ -94,7 +92,7 @@ static int print_table(const struct summary *m)
     printf("%-*s  %7s  %12s  %s\n", (int)width, "LAYER", "TENSORS", "SIZE", "TYPES");
     for (size_t i = 0; i < s->layer_count; i++) {
         const struct swn_store_layer *l = &s->layers[i];
-        part_print_name(l->name[0] ? l->name : "(top)", (int)width);
+        swn_cli_print_name(stdout, l->name[0] ? l->name : "(top)", (int)width);
         printf("  %7" PRIu32 "  %12s  ", l->depth, swn_format_mib(a, l->bytes));
         const char *comma = "";
         for (int d = 0; d < SWN_DTYPE_COUNT; d++)
@@ -107,7 +105,7 @@ static int print_table(const struct summary *m)
     printf("\n%s: %zu layers, %zu tensors, %s", m->kind, s->layer_count, s->tensor_count, swn_format_mib(a, m->bytes));
     if (s->layer_count) {
         printf("; largest layer ");
-        part_print_name(s->layers[m->largest].name[0] ? s->layers[m->largest].name : "(top)", 0);
+        swn_cli_print_name(stdout, s->layers[m->largest].name[0] ? s->layers[m->largest].name : "(top)", 0);
         printf(" (%s); smallest budget %s", swn_format_mib(a, s->layers[m->largest].bytes),
                swn_format_mib(b, m->smallest_budget));
     }

@@ -33,9 +33,6 @@ int part_open_model(struct swn_store **out, const char **kind, const char *path)
 /* Prints on stderr which tensors of the checkpoint are missing in the store, if any. */
 void part_say_skipped(const struct swn_store *s, const char *path);
 
-/* Prints an untrusted name to stdout, which may be a terminal, padded with spaces to `width`. */
-void part_print_name(const char *name, int width);
-
 /* Whether both paths lead to the same file; 0 too when one of them does not exist. */
 int part_same_file(const char *a, const char *b);
 

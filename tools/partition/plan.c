@@ -180,9 +180,10 @@ static void print_json(const struct plan *p)
         struct part_of b = block(p, i);
         if (i)
             json_array_append_new(points, json_integer((json_int_t)b.begin));
-        json_t *one = json_pack("{s:I s:I s:s s:s s:I s:I}", "first_layer", (json_int_t)b.begin, "layers",
-                                (json_int_t)(b.end - b.begin), "first", p->m.layer[b.begin], "last",
-                                p->m.layer[b.end - 1], "bytes", (json_int_t)b.bytes, "depth", (json_int_t)b.depth);
+        json_t *one = json_pack("{s:I s:I s:o s:o s:I s:I}", "first_layer", (json_int_t)b.begin, "layers",
+                                (json_int_t)(b.end - b.begin), "first", swn_cli_json_text(p->m.layer[b.begin]), "last",
+                                swn_cli_json_text(p->m.layer[b.end - 1]), "bytes", (json_int_t)b.bytes, "depth",
+                                (json_int_t)b.depth);
         if (p->timed) {
             json_object_set_new(one, "in_s", json_real(b.delay.in));
             json_object_set_new(one, "ex_s", json_real(b.delay.ex));
@@ -196,8 +197,7 @@ static void print_json(const struct plan *p)
                   "block_count", (json_int_t)p->blocks, "points", points, "blocks", blocks);
     if (p->timed)
         add_times(p, j);
-    json_dumpf(j, stdout, JSON_INDENT(2));
-    putchar('\n');
+    swn_cli_print_json(j, 0);
     json_decref(j);
 }
 
@@ -232,9 +232,9 @@ static void print_table(const struct plan *p)
         printf("%5zu  %11s  %12s  ", i, range, swn_format_mib(a, part.bytes));
         if (p->timed)
             printf("%9.3f  %9.3f  %9.3f  ", part.delay.in * 1e3, part.delay.ex * 1e3, part.delay.out * 1e3);
-        part_print_name(p->m.layer[part.begin], 0);
+        swn_cli_print_name(stdout, p->m.layer[part.begin], 0);
         printf(" - ");
-        part_print_name(p->m.layer[part.end - 1], 0);
+        swn_cli_print_name(stdout, p->m.layer[part.end - 1], 0);
         putchar('\n');
     }
     printf("\n%zu blocks; largest neighbours %s of %s; smallest budget %s\n", p->blocks,

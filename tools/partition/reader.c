@@ -32,15 +32,6 @@ void part_say_skipped(const struct swn_store *s, const char *path)
                       s->skipped);
 }
 
-void part_print_name(const char *name, int width)
-{
-    char *text = strdup(name);
-    if (text)
-        swn_one_line(text);
-    printf("%-*s", width, text ? text : "?");
-    free(text);
-}
-
 int part_same_file(const char *a, const char *b)
 {
     struct stat x, y;

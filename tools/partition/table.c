@@ -83,8 +83,7 @@ static void print_json(const struct swn_table *t, size_t blocks)
         }
     }
     json_t *j = json_pack("{s:i s:o}", "schema", 1, "rows", rows);
-    json_dumpf(j, stdout, JSON_INDENT(2));
-    putchar('\n');
+    swn_cli_print_json(j, 0);
     json_decref(j);
 }
 

@@ -239,7 +239,8 @@ static int verify(const char *path, const char *checkpoint)
         part_reader_close(&v.store);
     }
     if (!rc) {
-        printf("%s: ok: %zu tensors, %s%s", path, s->tensor_count, swn_format_mib(mib, v.bytes),
+        swn_cli_print_name(stdout, path, 0);
+        printf(": ok: %zu tensors, %s%s", s->tensor_count, swn_format_mib(mib, v.bytes),
                equal ? ", equal to the checkpoint" : "");
         if (equal && v.lacking)
             printf(" but for %" PRIu64 " that %s not in the store", v.lacking, v.lacking == 1 ? "is" : "are");

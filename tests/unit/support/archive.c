@@ -10,6 +10,7 @@
 
 #include "tests/unit/support/archive.h"
 #include "blocks/checkpoint/builder.h"
+#include "base/errmsg.h"
 
 #define FLAGS 0x808
 #define CRC 0x12345678
@@ -234,6 +235,6 @@ void assert_refused(const void *p, size_t n, const char *path, int err, const ch
         memcpy(copy, p, n);
     int rc = read_bytes(&r, copy, n, path, NULL, why);
     free(copy);
-    if (rc != err || !strstr(why, words) || !swn_ckpt_utf8(why, strlen(why)))
+    if (rc != err || !strstr(why, words) || !swn_is_utf8(why, strlen(why)))
         fail_msg("wanted %d and '%s', got %d and '%s'", err, words, rc, why);
 }
