@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 /* The file has some 1,500 bytes; the fields that are needed here are in the first half. */
@@ -59,6 +60,14 @@ int swn_process_start(pid_t pid, uint64_t *start)
         return -ESRCH;
     *start = ticks;
     return 0;
+}
+
+uint64_t swn_process_ticks(void)
+{
+    struct timespec now;
+    uint64_t rate = (uint64_t)sysconf(_SC_CLK_TCK);
+    clock_gettime(CLOCK_BOOTTIME, &now);
+    return (uint64_t)now.tv_sec * rate + (uint64_t)now.tv_nsec * rate / 1000000000;
 }
 
 int swn_process_lives(pid_t pid, uint64_t start)

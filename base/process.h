@@ -12,6 +12,8 @@
 /* When the process was started, in clock ticks since boot; with the pid this is its identity. 0; -ENOENT or -ESRCH:
  * there is no such process, or it is dead; another -errno: /proc cannot be read right now. */
 int swn_process_start(pid_t pid, uint64_t *start);
+/* Now, as swn_process_start counts. */
+uint64_t swn_process_ticks(void);
 /* 1: the process with that pid and start time lives; 0: it is gone; -errno: /proc cannot be read right now, which the
  * caller must not take for death. */
 int swn_process_lives(pid_t pid, uint64_t start);

@@ -237,11 +237,26 @@ static int too_many(const struct swd *d, const struct ucred *peer)
     return !is_ruler(peer) && (d->book.count >= d->options.clients || n >= d->options.clients_per_user);
 }
 
+/* The kernel names the process that connected. It may be dead, its connection left to a child, and its number another
+ * process's, of another user even, who would get what this one asks for. */
+static int check_owner(const struct swd_client *c, uint64_t start)
+{
+    uid_t owner;
+    int err = swn_process_user(c->peer.pid, &owner);
+    return err ? err : owner != c->peer.uid || start > c->since_ticks ? -EOWNERDEAD : 0;
+}
+
 /* The process behind the connection, as the kernel names it; the pid that the process states does not count. */
 static struct swn_client_lease *identify(struct swd *d, struct swd_client *c, uint64_t *in_memory)
 {
     uint64_t start;
     int err = c->peer.pid <= 0 ? -ESRCH : swn_process_start(c->peer.pid, &start);
+    if (!err)
+        err = check_owner(c, start);
+    if (err == -EOWNERDEAD) {
+        refuse(c, "the process that connected has ended, or become another user's");
+        return NULL;
+    }
     if (!err)
         err = swn_process_resident(c->peer.pid, in_memory);
     if (err) {
@@ -396,6 +411,7 @@ void swd_accept(struct swd *d)
     c->fd = fd;
     c->peer = peer;
     c->since_ms = swd_now_ms();
+    c->since_ticks = swn_process_ticks();
     swn_lines_init(&c->in);
     struct epoll_event ev = {.events = EPOLLIN | EPOLLRDHUP, .data.ptr = c};
     if (epoll_ctl(d->epoll_fd, EPOLL_CTL_ADD, fd, &ev)) {

@@ -27,7 +27,8 @@ struct swd_options {
 
 struct swd_client {
     int fd;
-    struct ucred peer;
+    struct ucred peer;    /* as it was when it connected; its number may be another process's by now */
+    uint64_t since_ticks; /* of the connection, as swn_process_start counts */
     struct swn_lines in;
     char *out;
     size_t out_have, out_room;

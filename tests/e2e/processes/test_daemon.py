@@ -458,6 +458,22 @@ def test_only_rulers_change(place):
         assert d.ask({"op": "list"})["total_bytes"] == 100 * MIB
 
 
+def test_connection_of_a_process_that_is_another_by_now_gets_nothing(place):
+    """Its number has been given to another process, or it has become another user's."""
+    namespace = ["unshare", "--fork", "--pid", "--mount-proc"]
+    if os.geteuid() != 0 or subprocess.run([*namespace, "test", "-w", "/proc/sys/kernel/ns_last_pid"]).returncode:
+        pytest.skip("needs root, and PID namespaces whose numbers it may choose")
+    done = subprocess.run([*namespace, "/usr/bin/python3", harness.program_file("recycled_pid"), f"{place}/record",
+                           f"{place}/swapnet/s.sock", DAEMON], timeout=60, env=harness.clean_env())
+    assert done.returncode == 0
+    with open(f"{place}/record") as f:
+        record = json.load(f)
+    assert record["recycled"]["same_number"]
+    assert record["own"]["op"] == "welcome"
+    for answer in record["recycled"]["answer"], record["other_user"]:
+        assert answer["op"] == "error" and "has ended, or become another user's" in answer["text"], record
+
+
 def test_quota_of_one_user(place):
     if os.geteuid() != 0:
         pytest.skip("needs a second user")
