@@ -138,11 +138,15 @@ int swn_process_has_thread(pid_t pid, const char *name)
     DIR *tasks = opendir(path);
     if (!tasks)
         return -errno;
-    int found = 0;
+    int found = 0, seen = 0;
     for (struct dirent *e; found <= 0 && (e = readdir(tasks));) {
         snprintf(path, sizeof path, "%.20s/comm", e->d_name);
         if (e->d_name[0] == '.')
             continue;
+        if (++seen > SWN_THREADS_LOOKED_AT) {
+            found = -E2BIG;
+            break;
+        }
         int err = read_line(dirfd(tasks), path, comm, sizeof comm);
         if (!err)
             found = !strcmp(comm, name) ? 1 : found;

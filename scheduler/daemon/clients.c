@@ -21,8 +21,13 @@
 #define UNREAD_MS 10000
 /* How long a connection that is no DNN's may stay; swapnetctl asks once. */
 #define GUEST_MS 10000
+/* A process says hello once a connection, and connects once a second at most: more than this many in a row, and then
+ * one in so long, is a flood. Each costs a look at the process, a division of the total and a record of the leases. */
+#define HELLOS 16
+#define HELLO_MS 250
 /* Lines of one client before the next one's turn. */
 #define TURN 16
+#define ACCEPTS 64
 #define ACCEPT_PAUSE_MS 100
 #define SAY_ACCEPT_MS 60000
 
@@ -246,10 +251,32 @@ static int check_owner(const struct swd_client *c, uint64_t start)
     return err ? err : owner != c->peer.uid || start > c->since_ticks ? -EOWNERDEAD : 0;
 }
 
+/* Asked by number alone, before anything is looked up: /proc sums up all threads of a process for each look. Each hello
+ * moves hello_ms ahead by HELLO_MS. */
+static int says_hello_too_often(const struct swd *d, pid_t pid)
+{
+    struct swn_client_lease *p = d->book.first;
+    while (p && p->pid != pid)
+        p = p->next;
+    if (!p)
+        return 0;
+    int64_t now = swd_now_ms(), *hello_ms = &link_of(p)->hello_ms;
+    if (*hello_ms < now)
+        *hello_ms = now;
+    if (*hello_ms - now > (HELLOS - 1) * HELLO_MS)
+        return 1;
+    *hello_ms += HELLO_MS;
+    return 0;
+}
+
 /* The process behind the connection, as the kernel names it; the pid that the process states does not count. */
 static struct swn_client_lease *identify(struct swd *d, struct swd_client *c, uint64_t *in_memory)
 {
     uint64_t start;
+    if (says_hello_too_often(d, c->peer.pid)) {
+        refuse(c, "too many connections of this process one after the other");
+        return NULL;
+    }
     int err = c->peer.pid <= 0 ? -ESRCH : swn_process_start(c->peer.pid, &start);
     if (!err)
         err = check_owner(c, start);
@@ -382,7 +409,8 @@ static int admitted(struct swd *d, const struct ucred *peer)
     return d->client_count < most;
 }
 
-void swd_accept(struct swd *d)
+/* 1: there may be more. */
+static int accept_one(struct swd *d)
 {
     struct ucred peer;
     socklen_t len = sizeof peer;
@@ -398,7 +426,7 @@ void swd_accept(struct swd *d)
             d->accept_after_ms = now + ACCEPT_PAUSE_MS;
             epoll_ctl(d->epoll_fd, EPOLL_CTL_DEL, d->listen_fd, NULL);
         }
-        return;
+        return 0;
     }
     struct swd_client *c = NULL;
     if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len) || !admitted(d, &peer) || !(c = calloc(1, sizeof *c))) {
@@ -406,7 +434,7 @@ void swd_accept(struct swd *d)
                                    "\"text\":\"too many connections\"}\n";
         (void)!send(fd, full, sizeof full - 1, MSG_DONTWAIT | MSG_NOSIGNAL);
         close(fd);
-        return;
+        return 1;
     }
     c->fd = fd;
     c->peer = peer;
@@ -417,11 +445,19 @@ void swd_accept(struct swd *d)
     if (epoll_ctl(d->epoll_fd, EPOLL_CTL_ADD, fd, &ev)) {
         close(fd);
         free(c);
-        return;
+        return 1;
     }
     c->next = d->clients;
     d->clients = c;
     d->client_count++;
+    return 1;
+}
+
+/* Many a round: one that connects in a loop fills the queue, and others could not get into it. */
+void swd_accept(struct swd *d)
+{
+    for (int i = 0; i < ACCEPTS && accept_one(d); i++)
+        ;
 }
 
 void swd_readable(struct swd *d, struct swd_client *c)

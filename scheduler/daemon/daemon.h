@@ -103,6 +103,7 @@ struct swd_link {
     struct swd *daemon;
     struct swd_client *client; /* NULL: away */
     int pidfd;                 /* -1: none */
+    int64_t hello_ms;          /* when it may say hello as if it never had */
 };
 
 #endif

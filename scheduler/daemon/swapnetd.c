@@ -178,9 +178,7 @@ static void resume_accept(struct swd *d, int64_t now)
 
 static void handle(struct swd *d, const struct epoll_event *ev)
 {
-    if (ev->data.ptr == &d->listen_fd)
-        swd_accept(d);
-    else if (ev->data.ptr == &d->signal_fd)
+    if (ev->data.ptr == &d->signal_fd)
         take_signal(d);
     else if (ev->data.ptr == &d->pressure_fd)
         take_pressure(d, ev->events);
@@ -199,8 +197,11 @@ static void run(struct swd *d)
         /* Clients are freed only in settle(), and client leases only by their own event, except that of a process that
          * says bye in this round. So pidfd events come last, and their lease is looked up. A lease of a process that
          * said hello in this round may have the same address, so the process is checked to be dead. */
+        int knocks = 0;
         for (int i = 0; i < n; i++)
-            if (!(events[i].data.u64 & 1))
+            if (events[i].data.ptr == &d->listen_fd)
+                knocks = 1;
+            else if (!(events[i].data.u64 & 1))
                 handle(d, &events[i]);
         for (int i = 0; i < n; i++) {
             struct swn_client_lease *p = d->book.first;
@@ -208,6 +209,10 @@ static void run(struct swd *d)
                 p = p->next;
             if (events[i].data.u64 & 1 && p && swd_is_dead(p))
                 handle(d, &events[i]);
+        }
+        if (knocks) { /* after the connections that have ended, which count no longer */
+            swd_reap(d);
+            swd_accept(d);
         }
         int64_t now = swd_now_ms();
         resume_accept(d, now);

@@ -474,6 +474,23 @@ def test_connection_of_a_process_that_is_another_by_now_gets_nothing(place):
         assert answer["op"] == "error" and "has ended, or become another user's" in answer["text"], record
 
 
+def test_process_that_says_hello_in_a_loop_is_refused_and_others_are_not(place):
+    """Each hello costs a look at its process, a division of the total and a record of the leases."""
+    hello = b'{"op":"hello","version":1,"minimum":1,"demand":1}\n'
+    flood = ("import os,socket,sys,json\ndef once():\n with socket.socket(socket.AF_UNIX) as s:\n  s.connect(sys.argv[1]);"
+             f"s.sendall({hello!r});return json.loads(s.makefile().readline())\n"
+             "print(json.dumps([once() for _ in range(200)]))")
+    with daemon(place, "--total", "100M") as d:
+        done = subprocess.run(["/usr/bin/python3", "-c", flood, d.socket], capture_output=True, text=True, timeout=100)
+        answers = json.loads(done.stdout)
+        welcome = [answer["op"] == "welcome" for answer in answers]
+        assert all(welcome[:10]) and not all(welcome), welcome
+        assert all("one after the other" in answer["text"] for answer in answers if answer["op"] != "welcome")
+        with d.dial() as s:
+            s.sendall(hello)
+            assert json.loads(s.makefile().readline())["op"] == "welcome"
+
+
 def test_quota_of_one_user(place):
     if os.geteuid() != 0:
         pytest.skip("needs a second user")

@@ -113,11 +113,45 @@ static void what_is_resident(void **state)
     munmap(file, 32 * MIB);
 }
 
+static void *wait_for_end(void *gate)
+{
+    pthread_mutex_lock(gate);
+    pthread_mutex_unlock(gate);
+    return NULL;
+}
+
+/* Whoever starts thousands of threads does not keep the caller busy. */
+static void look_at_threads_is_bounded(void **state)
+{
+    (void)state;
+    enum { MANY = SWN_THREADS_LOOKED_AT + 16 };
+    static pthread_t thread[MANY];
+    pthread_mutex_t gate = PTHREAD_MUTEX_INITIALIZER;
+    pthread_attr_t small;
+    int made = 0;
+    pthread_attr_init(&small);
+    pthread_attr_setstacksize(&small, 65536);
+    pthread_mutex_lock(&gate);
+    while (made < MANY && !pthread_create(&thread[made], &small, wait_for_end, &gate))
+        made++;
+    int named = made ? pthread_setname_np(thread[0], "first") : -1;
+    int first = swn_process_has_thread(getpid(), "first"), none = swn_process_has_thread(getpid(), "none");
+    pthread_mutex_unlock(&gate);
+    for (int i = 0; i < made; i++)
+        pthread_join(thread[i], NULL);
+    if (made < MANY)
+        skip(); /* a limit of processes */
+    assert_int_equal(named, 0);
+    assert_int_equal(first, 1);
+    assert_int_equal(none, -E2BIG);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(not_dead),
         cmocka_unit_test(what_is_resident),
+        cmocka_unit_test(look_at_threads_is_bounded),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
