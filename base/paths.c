@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 const char *swn_env_lookup(char *const *env, const char *name)
 {
@@ -57,6 +58,53 @@ int swn_make_dirs(const char *dir)
         *p = '/';
     }
     return mkdir(path, 0700) && errno != EEXIST ? -errno : 0;
+}
+
+/* Whoever owns the root directory replaces what is below it anyway. In a user namespace that knows no root, it is where
+ * root's files are nobody's. */
+static int is_theirs(uid_t owner)
+{
+    struct stat root;
+    return owner == 0 || owner == geteuid() || (!stat("/", &root) && root.st_uid == owner);
+}
+
+/* A part of the path that is not its end. What is above it has been looked at, so that nobody else changes it
+ * meanwhile. */
+static int check_above(const char *path)
+{
+    struct stat entry, st;
+    if (lstat(path, &entry) || stat(path, &st))
+        return -errno;
+    if (!S_ISDIR(st.st_mode))
+        return -ENOTDIR;
+    return is_theirs(entry.st_uid) && is_theirs(st.st_uid) && (!(st.st_mode & 0002) || st.st_mode & S_ISVTX) ? 0
+                                                                                                             : -EPERM;
+}
+
+int swn_dir_is_trusted(const char *dir)
+{
+    char path[4096], whole[4096];
+    struct stat st;
+    if (dir[0] != '/' && !getcwd(whole, sizeof whole))
+        return -errno;
+    if (snprintf(path, sizeof path, "%s%s%s", dir[0] == '/' ? "" : whole, dir[0] == '/' ? "" : "/", dir) >=
+        (int)sizeof path)
+        return -ENAMETOOLONG;
+    for (size_t len = strlen(path); len > 1 && path[len - 1] == '/';)
+        path[--len] = 0;
+    int rc = check_above("/");
+    for (char *p = path + 1; !rc && (p = strchr(p, '/')); p++) {
+        *p = 0;
+        rc = check_above(path);
+        *p = '/';
+    }
+    if (rc)
+        return rc;
+    if (lstat(path, &st))
+        return -errno;
+    if (!S_ISDIR(st.st_mode))
+        return S_ISLNK(st.st_mode) ? -ELOOP : -ENOTDIR;
+    return is_theirs(st.st_uid) && !(st.st_mode & 0022) ? 0 : -EPERM;
 }
 
 int swn_dir_of(const char *path, char *out, size_t size)

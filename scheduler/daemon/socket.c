@@ -10,6 +10,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "base/paths.h"
 #include "scheduler/daemon/daemon.h"
 #include "scheduler/protocol/control.h"
 #include "scheduler/protocol/control_io.h"
@@ -32,23 +33,21 @@ static int default_path(char *path, size_t size)
     return 0;
 }
 
-/* No other user may be able to replace the socket. */
+/* Others must not be able to put a socket of theirs in its place, nor have files made and removed elsewhere by a link
+ * in a directory of theirs: that is what XDG_RUNTIME_DIR names after su or sudo -E. */
 static int make_directory(const char *path)
 {
-    char directory[PATH_MAX];
-    struct stat st;
-    snprintf(directory, sizeof directory, "%s", path);
-    *strrchr(directory, '/') = '\0';
-    const char *name = directory[0] ? directory : "/";
-    if (mkdir(name, 0755) && errno != EEXIST)
-        return -errno;
-    if (stat(name, &st))
-        return -errno;
-    if (!S_ISDIR(st.st_mode))
-        return -ENOTDIR;
-    if ((st.st_uid != geteuid() && st.st_uid != 0) || st.st_mode & 0022)
-        return -EPERM;
-    return 0;
+    char name[PATH_MAX];
+    int rc = swn_dir_of(path, name, sizeof name);
+    if (!rc)
+        rc = swn_dir_is_trusted(name);
+    if (rc != -ENOENT)
+        return rc;
+    /* All above it has been looked at. */
+    rc = mkdir(name, 0755) ? -errno : 0;
+    if (!rc && (rc = swn_dir_is_trusted(name)))
+        rmdir(name);
+    return rc;
 }
 
 /* One daemon per socket, for as long as it lives. With the lock held, an existing socket file is a dead daemon's. */
@@ -113,7 +112,9 @@ int swd_listen(struct swd *d)
         rc = make_directory(path);
     if (rc) {
         swd_say("cannot listen on %s: %s", path[0] ? path : "a socket",
-                rc == -EPERM ? "others can write to its directory" : strerror(-rc));
+                rc == -EPERM   ? "others can write to its directory, or to one above it: --socket names another place"
+                : rc == -ELOOP ? "its directory is a symbolic link"
+                               : strerror(-rc));
         return rc;
     }
     rc = swn_lease_path(path, d->leases, sizeof d->leases);

@@ -19,6 +19,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/paths.h"
 #include "base/wakeup_pipe.h"
 #include "scheduler/protocol/control_io.h"
 #include "base/fd_registry.h"
@@ -192,6 +193,15 @@ static int make_directory(const char *path, int is_private)
     return check_directory(path, is_private);
 }
 
+/* Of root's processes: after su or sudo -E XDG_RUNTIME_DIR is a user's, who could have files made and removed elsewhere
+ * by a link, and would find a directory of root's there. */
+static int is_anothers(const char *directory)
+{
+    char above[PATH_MAX];
+    struct stat st;
+    return geteuid() == 0 && !swn_dir_of(directory, above, sizeof above) && !stat(above, &st) && st.st_uid != 0;
+}
+
 /* The directory for the socket, made and checked. */
 static int choose_directory(const char *runtime_dir, char *buf, size_t size)
 {
@@ -204,6 +214,10 @@ static int choose_directory(const char *runtime_dir, char *buf, size_t size)
         rc = swn_control_directory(i, buf, size);
         if (rc)
             return rc;
+        if (is_anothers(buf)) {
+            rc = -ENOENT;
+            continue;
+        }
         rc = make_directory(buf, strcmp(buf, SYSTEM_DIRECTORY) != 0);
     }
     return rc;

@@ -383,6 +383,28 @@ def test_places_where_it_cannot_listen(place):
     assert "cannot listen" in refuses(place, "--total", "100M", "--socket", f"{place}/file")
 
 
+def test_directory_of_another_user_is_not_used(place):
+    """Root's daemon with a user's XDG_RUNTIME_DIR, as after su: neither through a link, nor in a directory of the user's."""
+    if os.geteuid() != 0:
+        pytest.skip("needs a second user")
+    os.mkdir(f"{place}/user", 0o700)
+    os.mkdir(f"{place}/roots", 0o755)
+    os.symlink(f"{place}/roots", f"{place}/user/swapnet")
+    assert "symbolic link" in refuses(f"{place}/user", "--total", "100M")
+    os.chown(f"{place}/user", 65534, 65534)
+    assert "others can write to its directory, or to one above it" in refuses(f"{place}/user", "--total", "100M")
+    os.remove(f"{place}/user/swapnet")
+    assert "one above it" in refuses(f"{place}/user", "--total", "100M")
+    assert not os.listdir(f"{place}/roots") and not os.listdir(f"{place}/user")
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_signals_that_end_it(place, number):
+    with daemon(place, "--total", "100M") as d:
+        d.process.send_signal(number)
+        assert d.process.wait(10) == 0 and not os.path.exists(d.socket)
+
+
 def test_notify_and_socket_activation(place):
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as s:
         s.bind(f"{place}/notify")
