@@ -284,7 +284,8 @@ static struct swn_client_lease *identify(struct swd *d, struct swd_client *c, ui
         refuse(c, "the process that connected has ended, or become another user's");
         return NULL;
     }
-    if (!err)
+    /* Pages of files are no lease's: whoever maps a large one would have its claim believed. */
+    if (!err && (err = swn_process_own_memory(c->peer.pid, in_memory)) == -ENODATA)
         err = swn_process_resident(c->peer.pid, in_memory);
     if (err) {
         char text[SWN_WIRE_TEXT];

@@ -239,6 +239,23 @@ def test_restart_counts_what_it_finds(place):
         d.kill()
 
 
+def test_claim_after_a_crash_is_believed_up_to_memory_in_no_file(place, disk):
+    """A client says after a crash what it held. Pages of a file that it mapped are no lease's."""
+    code = ("import json,mmap,os,socket,sys\nf=open(sys.argv[2],'rb');m=mmap.mmap(f.fileno(),0,access=mmap.ACCESS_READ)\n"
+            "assert not sum(m[i] for i in range(0,len(m),4096))\ns=socket.socket(socket.AF_UNIX);s.connect(sys.argv[1])\n"
+            "s.sendall(b'{\"op\":\"hello\",\"version\":1,\"minimum\":1,\"demand\":1,\"lease\":268435456}\\n');"
+            "s.recv(4096);print(flush=True);sys.stdin.read()\n")
+    with open(f"{disk}/mapped", "wb") as f:
+        f.truncate(256 * MIB)
+    with daemon(place, "--total", "16M") as d:
+        client = subprocess.Popen(["/usr/bin/python3", "-c", code, d.socket, f"{disk}/mapped"], stdin=subprocess.PIPE,
+                                  stdout=subprocess.PIPE)
+        client.stdout.readline()
+        counted = d.list()[client.pid]["counted_bytes"]
+        client.communicate(b"")
+        assert counted < 128 * MIB, counted
+
+
 # ---- a hundred processes ----
 
 def test_a_hundred_processes(place):
