@@ -70,6 +70,12 @@ uint64_t swn_process_ticks(void)
     return (uint64_t)now.tv_sec * rate + (uint64_t)now.tv_nsec * rate / 1000000000;
 }
 
+void swn_boot_id(char out[SWN_BOOT_ID])
+{
+    if (read_line(AT_FDCWD, "/proc/sys/kernel/random/boot_id", out, SWN_BOOT_ID))
+        out[0] = '\0';
+}
+
 int swn_process_lives(pid_t pid, uint64_t start)
 {
     uint64_t now;

@@ -14,6 +14,10 @@
 int swn_process_start(pid_t pid, uint64_t *start);
 /* Now, as swn_process_start counts. */
 uint64_t swn_process_ticks(void);
+/* The kernel's name of this boot; "" where it cannot be read. Numbers and starts of processes mean something within one
+ * boot only. */
+#define SWN_BOOT_ID 40
+void swn_boot_id(char out[SWN_BOOT_ID]);
 /* 1: the process with that pid and start time lives; 0: it is gone; -errno: /proc cannot be read right now, which the
  * caller must not take for death. */
 int swn_process_lives(pid_t pid, uint64_t start);

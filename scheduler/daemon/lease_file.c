@@ -15,16 +15,18 @@
 
 static json_t *as_json(const struct swn_book *b, const struct swn_lease_total *total)
 {
+    char boot[SWN_BOOT_ID];
     json_t *leases = json_array();
+    swn_boot_id(boot);
     for (const struct swn_client_lease *p = b->first; p; p = p->next)
         json_array_append_new(leases,
                               json_pack("{s:I s:I s:I s:s s:I s:I s:f s:b}", "pid", (json_int_t)p->pid, "start",
                                         (json_int_t)p->start, "uid", (json_int_t)p->uid, "name", p->name, "lease_bytes",
                                         (json_int_t)p->ceiling, "set_budget_bytes", (json_int_t)p->set.budget,
                                         "set_urgency", p->set.urgency, "has_library", p->has_library));
-    return json_pack("{s:i s:b s:I s:I s:f s:o}", "schema", 1, "draining", b->draining, "set_total_bytes",
-                     (json_int_t)total->set, "start_total_bytes", (json_int_t)total->start_bytes, "start_share",
-                     total->start_share, "leases", leases);
+    return json_pack("{s:i s:s s:b s:I s:I s:f s:o}", "schema", 1, "boot_id", boot, "draining", b->draining,
+                     "set_total_bytes", (json_int_t)total->set, "start_total_bytes", (json_int_t)total->start_bytes,
+                     "start_share", total->start_share, "leases", leases);
 }
 
 static int write_all(int fd, const char *text, size_t len)

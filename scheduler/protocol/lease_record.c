@@ -44,6 +44,15 @@ static int was_stopped(const char *socket)
     return !swn_lease_stopped_path(socket, path, sizeof path) && !lstat(path, &st);
 }
 
+/* One that does not say is of a version before this one. */
+static int is_of_this_boot(const json_t *root)
+{
+    char boot[SWN_BOOT_ID];
+    const char *said = json_string_value(json_object_get(root, "boot_id"));
+    swn_boot_id(boot);
+    return !said || !*said || !boot[0] || !strcmp(said, boot);
+}
+
 int swn_lease_open(const char *path, json_t **out)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
@@ -58,6 +67,8 @@ int swn_lease_open(const char *path, json_t **out)
     if (!err &&
         (json_integer_value(json_object_get(root, "schema")) != 1 || !json_is_array(json_object_get(root, "leases"))))
         err = -EINVAL;
+    if (!err && !is_of_this_boot(root))
+        err = -ENOENT; /* all of its processes are gone, and their numbers may be others' */
     if (err)
         json_decref(root);
     else

@@ -23,6 +23,7 @@
 
 #include "base/cpu_binding.h"
 #include "scheduler/daemon/lease_file.h"
+#include "scheduler/protocol/lease_record.h"
 #include "base/system_memory.h"
 #include "scheduler/daemon/systemd.h"
 #include "base/process.h"
@@ -421,6 +422,42 @@ static void forget(struct swn_book *b)
     }
 }
 
+/* Numbers and starts of processes come again after a boot. */
+static void leases_of_another_boot_are_nobodys(void **state)
+{
+    struct swn_book b = {.total = 1000 * MIB, .offer = nothing}, again = b;
+    struct swn_lease_total total = {.start_share = 0.75};
+    char path[96], socket[96], boot[SWN_BOOT_ID], text[4096] = "";
+    uint64_t start;
+    (void)state;
+    snprintf(path, sizeof path, "%s/boot.leases", base);
+    snprintf(socket, sizeof socket, "%s/boot.sock", base);
+    swn_boot_id(boot);
+    assert_int_equal(strlen(boot), 36);
+    assert_int_equal(swn_process_start(getpid(), &start), 0);
+    swn_book_join(&b, getpid(), start, 200 * MIB);
+    assert_int_equal(swn_lease_save(&b, &total, path), 0);
+    assert_int_equal(swn_lease_load(&again, &total, path), 0);
+    assert_int_equal(again.count, 1);
+    assert_int_equal(swn_lease_held(socket, 0), 1);
+    forget(&again);
+
+    FILE *f = fopen(path, "r+");
+    assert_non_null(f);
+    assert_true(fread(text, 1, sizeof text - 1, f) > 0);
+    char *at = strstr(text, boot);
+    assert_non_null(at);
+    at[0] = at[0] == '0' ? '1' : '0';
+    rewind(f);
+    assert_int_equal(fwrite(text, 1, strlen(text), f), strlen(text));
+    fclose(f);
+    assert_int_equal(swn_lease_load(&again, &total, path), 0);
+    assert_int_equal(again.count, 0);
+    assert_int_equal(swn_lease_held(socket, 0), 0);
+    forget(&b);
+    unlink(path);
+}
+
 static void leases_on_record(void **state)
 {
     struct swn_book b = {.total = 1000 * MIB, .offer = nothing}, again = b;
@@ -591,10 +628,10 @@ int main(void)
 {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, make_base, remove_base)
     const struct CMUnitTest tests[] = {
-        TEST(memory_there_is), TEST(pressure),        TEST(whole_process),    TEST(following_memory),
-        TEST(lists_of_cpus),   TEST(parts_of_cpus),   TEST(notify),           TEST(no_socket_for_us),
-        TEST(lines_in_pieces), TEST(messages),        TEST(leases_on_record), TEST(total_on_record),
-        TEST(many_on_record),  TEST(another_program),
+        TEST(memory_there_is), TEST(pressure),       TEST(whole_process),    TEST(following_memory),
+        TEST(lists_of_cpus),   TEST(parts_of_cpus),  TEST(notify),           TEST(no_socket_for_us),
+        TEST(lines_in_pieces), TEST(messages),       TEST(leases_on_record), TEST(leases_of_another_boot_are_nobodys),
+        TEST(total_on_record), TEST(many_on_record), TEST(another_program),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
