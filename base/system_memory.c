@@ -134,10 +134,10 @@ int swn_memory_read(struct swn_memory *out, const char *root)
         return -ENODATA;
     out->available = kib * 1024;
     read_cgroup(out, root);
-    double percent;
+    unsigned whole, hundredths; /* %lf goes by the program's locale */
     if (!read_file(text, sizeof text, root, "/proc/pressure/memory") && (line = strstr(text, "some ")) &&
-        sscanf(line, "some avg10=%lf", &percent) == 1 && percent >= 0 && percent <= 100)
-        out->pressure = percent;
+        sscanf(line, "some avg10=%u.%2u", &whole, &hundredths) == 2 && whole <= 100)
+        out->pressure = whole + hundredths / 100.0;
     return 0;
 }
 

@@ -11,7 +11,6 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
 #include <xxhash.h>
 
@@ -237,12 +236,25 @@ static int by_offset(const void *a, const void *b)
     return (x->header_off > y->header_off) - (x->header_off < y->header_off);
 }
 
+/* Case does not count: PyTorch finds entries without looking at that of ASCII, whatever the program's locale, by which
+ * strcasecmp would go. */
+static int compare_names(const char *x, const char *y)
+{
+    for (;; x++, y++) {
+        unsigned char a = (unsigned char)*x, b = (unsigned char)*y;
+        a = a >= 'A' && a <= 'Z' ? (unsigned char)(a + 'a' - 'A') : a;
+        b = b >= 'A' && b <= 'Z' ? (unsigned char)(b + 'a' - 'A') : b;
+        if (a != b || !a)
+            return a - b;
+    }
+}
+
 /* Ignores case, as PyTorch does when it looks up entries. */
 static int by_name(const void *a, const void *b, void *ctx)
 {
     const struct swn_zip_entry *entries = ctx;
     const char *x = entries[*(const uint32_t *)a].name, *y = entries[*(const uint32_t *)b].name;
-    int order = strcasecmp(x, y);
+    int order = compare_names(x, y);
     return order ? order : strcmp(x, y);
 }
 
@@ -288,7 +300,7 @@ static int check_names(struct swn_zip *z, const struct swn_ckpt_source *src, cha
     for (size_t i = 1; i < z->count; i++) {
         const char *a = z->entries[z->by_name[i - 1]].name, *b = z->entries[z->by_name[i]].name;
         int same = !strcmp(a, b), code = !strncmp(a + z->prefix, "code/", 5) && !strncmp(b + z->prefix, "code/", 5);
-        if (same || (!strcasecmp(a, b) && !code))
+        if (same || (!compare_names(a, b) && !code))
             return fail(src, why, "two entries have the same name");
     }
     return 0;
@@ -458,7 +470,7 @@ const struct swn_zip_entry *swn_zip_find(const struct swn_zip *z, const char *na
     while (low < high) {
         size_t middle = low + (high - low) / 2;
         const struct swn_zip_entry *e = &z->entries[z->by_name[middle]];
-        int order = strcasecmp(e->name + z->prefix, name);
+        int order = compare_names(e->name + z->prefix, name);
         if (!order)
             order = strcmp(e->name + z->prefix, name);
         if (!order)
