@@ -31,11 +31,11 @@ static int is_ours(const char *name)
 static int clean_one(const struct swn_io *io, const char *path, uint64_t *living)
 {
     struct stat st;
-    int fd = io->open(io->ctx, path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0);
+    int fd = swn_open_regular(io, path, O_NOFOLLOW, NULL);
     if (fd < 0)
         return 0;
     int dead = 0;
-    if (io->fstat(io->ctx, fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_uid == geteuid()) {
+    if (io->fstat(io->ctx, fd, &st) == 0 && st.st_uid == geteuid()) {
         dead = flock(fd, LOCK_EX | LOCK_NB) == 0;
         if (dead)
             io->unlink(io->ctx, path);

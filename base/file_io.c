@@ -14,17 +14,32 @@
 /* How often EAGAIN is retried, a millisecond apart. */
 #define LATER_MOST 100
 
+/* What kind of file it is, without opening it: a tape rewinds for less, a watchdog starts, and whoever waits to write
+ * to a FIFO goes on. */
+static int look(const struct swn_io *io, const char *path, int flags)
+{
+    struct stat st;
+    int fd = io->open(io->ctx, path, O_PATH | O_CLOEXEC | (flags & O_NOFOLLOW), 0);
+    if (fd < 0)
+        return fd;
+    int rc = io->fstat(io->ctx, fd, &st);
+    io->close(io->ctx, fd);
+    if (rc || S_ISREG(st.st_mode))
+        return rc;
+    return S_ISLNK(st.st_mode) ? -ELOOP : -EINVAL;
+}
+
 int swn_open_regular(const struct swn_io *io, const char *path, int flags, char *why)
 {
     struct stat st;
-    int fd = io->open(io->ctx, path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC | flags, 0);
-    int rc = fd < 0 ? fd : io->fstat(io->ctx, fd, &st);
-    const char *text = rc < 0 ? strerror(-rc) : NULL;
-    if (!rc && !S_ISREG(st.st_mode)) {
+    int rc = look(io, path, flags),
+        fd = rc ? rc : io->open(io->ctx, path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC | flags, 0);
+    if (!rc)
+        rc = fd < 0 ? fd : io->fstat(io->ctx, fd, &st);
+    if (!rc && !S_ISREG(st.st_mode)) /* it is another one since */
         rc = -EINVAL;
-        text = "not a regular file";
-    }
-    if (text) {
+    if (rc) {
+        const char *text = rc == -EINVAL ? "not a regular file" : strerror(-rc);
         if (fd >= 0)
             io->close(io->ctx, fd);
         return why ? swn_errmsg(why, rc, "%s: %s", path, text) : rc;

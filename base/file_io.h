@@ -16,9 +16,10 @@
 #define SWN_BLOCK ((size_t)4096)
 #define SWN_BLOCK_UP(n) (((n) + 4095) & ~(uint64_t)4095)
 
-/* Opens a regular file for reading and never waits, as opening a FIFO would. Returns a descriptor, which the caller
- * owns, or -errno; -EINVAL with a text in *why (which may be NULL) where the file is not regular. O_NONBLOCK is cleared
- * again: with it io_uring answers EAGAIN whenever the page cache lacks the bytes. `flags`: more flags for open(2). */
+/* Opens a regular file for reading. Whatever else has that name is not opened at all. Returns a descriptor, which the
+ * caller owns, or -errno; -EINVAL with a text in *why (which may be NULL) where the file is not regular. O_NONBLOCK is
+ * cleared again: with it io_uring answers EAGAIN whenever the page cache lacks the bytes. `flags`: more flags for
+ * open(2). */
 int swn_open_regular(const struct swn_io *io, const char *path, int flags, char *why);
 
 /* Opens the file behind `fd` again with O_DIRECT and access `mode` (O_RDONLY or O_RDWR). Returns a descriptor, which

@@ -36,13 +36,11 @@ static int join(char out[PATH_MAX], const char *dir, const char *name)
 static int look_at(struct swn_cache_entry *e, const struct swn_io *io, const char *path)
 {
     struct stat st;
-    int fd = io->open(io->ctx, path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0);
+    int fd = swn_open_regular(io, path, O_NOFOLLOW, NULL);
     if (fd < 0)
         return fd;
     int rc = io->fstat(io->ctx, fd, &st);
     io->close(io->ctx, fd);
-    if (rc == 0 && !S_ISREG(st.st_mode))
-        rc = -EINVAL;
     if (rc)
         return rc;
     e->bytes = (uint64_t)st.st_size;
@@ -53,7 +51,7 @@ static int look_at(struct swn_cache_entry *e, const struct swn_io *io, const cha
 static int is_stale(const struct swn_store_source *s, const struct swn_io *io)
 {
     struct swn_identity now;
-    int fd = io->open(io->ctx, s->path, O_RDONLY | O_NONBLOCK | O_CLOEXEC, 0);
+    int fd = swn_open_regular(io, s->path, 0, NULL);
     if (fd < 0)
         return 1;
     int rc = swn_identity_stat(io, fd, &now);

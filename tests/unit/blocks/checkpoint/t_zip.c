@@ -569,7 +569,7 @@ static void test_faults(void **state)
         }
         assert_true(n > 8);
     }
-    struct reading once = {.fail_at = 5, .err = -EINTR}, always = {.fail_at = 5, .for_ever = 1, .err = -EINTR};
+    struct reading once = {.fail_at = 8, .err = -EINTR}, always = {.fail_at = 8, .for_ever = 1, .err = -EINTR};
     assert_int_equal(read_bytes(&once, a.p, a.n, "x.pt", NULL, why), 0);
     assert_int_equal(read_bytes(&always, a.p, a.n, "x.pt", NULL, why), -EINTR);
     archive_free(&a);
