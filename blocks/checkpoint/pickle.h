@@ -47,6 +47,7 @@ struct swn_pickle_value {
     uint8_t hashable : 1; /* may be a dict's key */
     uint8_t ordered : 1;  /* a dict that is an OrderedDict */
     uint8_t odd : 1;      /* a text: not Latin-1; a tuple: not of integers only; a list: an item may be no dict's key */
+    uint8_t bytes : 1;    /* an opaque value that is bytes */
     uint8_t visiting : 1; /* set by a walk over the values, to find cycles */
     uint8_t barren : 1;   /* likewise: it has been through this container, and found no tensor in it */
     uint8_t compared : 1; /* likewise: no two keys of this dict are equal */

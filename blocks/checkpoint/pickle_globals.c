@@ -330,6 +330,11 @@ static int make_skipped(struct swn_pickle_machine *m, const char *what, struct s
     return make_tensor(m, &(struct swn_pickle_tensor){.skip = what}, out);
 }
 
+static int is_complex_dtype(enum swn_dtype d)
+{
+    return d == SWN_C32 || d == SWN_C64 || d == SWN_C128;
+}
+
 /* {"conj": bool, "neg": bool}: bits that change what the bytes mean. */
 static int metadata(struct swn_pickle_machine *m, const struct swn_pickle_value *v, struct swn_pickle_tensor *t)
 {
@@ -342,6 +347,8 @@ static int metadata(struct swn_pickle_machine *m, const struct swn_pickle_value 
     for (uint32_t i = 0; i < v->count; i += 2) {
         if ((!is_text(v->items[i], "conj") && !is_text(v->items[i], "neg")) || v->items[i + 1]->kind != SWN_PV_BOOL)
             return swn_pickle_fail(m, "a tensor has metadata other than conj and neg");
+        if (is_text(v->items[i], "conj") && !is_complex_dtype(t->dtype))
+            return swn_pickle_fail(m, "a tensor without complex numbers says whether it is conjugated");
         if (v->items[i + 1]->i)
             t->skip = "a view with a pending conjugation or negation";
     }
@@ -393,6 +400,9 @@ static int rebuild_tensor(struct swn_pickle_machine *m, const struct swn_pickle_
     if (g->meaning == M_TENSOR_V3) {
         if (!is_global(a[6], M_DTYPE))
             return bad_arguments(m, g);
+        if (a[4]->i) /* torch makes it, and then may not put the storage into it */
+            return swn_pickle_fail(m, "a tensor of a type without a storage class requires a gradient, as which "
+                                      "PyTorch does not load it");
         t.dtype = a[6]->global->dtype;
     }
     if (t.dtype == SWN_DTYPE_NONE || (least > 4 && a[4]->i && !may_require_grad(t.dtype)))
@@ -473,7 +483,10 @@ static int is_latin1(const struct swn_pickle_value *v)
 
 static int is_device(const struct swn_pickle_value *args)
 {
-    static const char *const types[] = {"cpu", "cuda", "mps", "xpu", "meta", "xla", "hpu", "mtia", "hip", "ipu"};
+    /* of any PyTorch; what it does not know itself, it refuses */
+    static const char *const types[] = {
+        "cpu",  "cuda", "mps", "xpu",    "meta", "xla",    "hpu",   "mtia",   "hip",    "ipu",   "ve",
+        "fpga", "maia", "ort", "vulkan", "lazy", "mkldnn", "msnpu", "opengl", "opencl", "ideep", "privateuseone"};
     if (args->count < 1 || args->count > 2)
         return 0;
     if (args->count == 2 && (args->items[1]->kind != SWN_PV_INT || args->items[1]->i < 0 || args->items[1]->i > 127))
@@ -512,14 +525,47 @@ static int is_bytes(const struct swn_pickle_value *args)
            (is_text(args->items[1], "latin1") || is_text(args->items[1], "latin-1"));
 }
 
-static int is_qtensor(const struct swn_pickle_value *args)
+/* bytearray(bytes), as torch.save writes it, or of a text, as the pickle module does. */
+static int is_bytearray(const struct swn_pickle_value *args)
 {
-    return args->count >= 7 && args->items[0]->kind == SWN_PV_STORAGE;
+    return is_bytes(args) || !args->count ||
+           (args->count == 1 && args->items[0]->kind == SWN_PV_OPAQUE && args->items[0]->bytes);
 }
 
+static int is_shape(const struct swn_pickle_value *v)
+{
+    if (v->kind != SWN_PV_TUPLE)
+        return 0;
+    for (uint32_t i = 0; i < v->count; i++)
+        if (v->items[i]->kind != SWN_PV_INT || v->items[i]->i < 0)
+            return 0;
+    return 1;
+}
+
+/* (storage, offset, size, stride, (scheme, ...), requires_grad, hooks) */
+static int is_qtensor(const struct swn_pickle_value *args)
+{
+    struct swn_pickle_value **a = args->items;
+    if (args->count != 7 || a[0]->kind != SWN_PV_STORAGE || a[0]->dtype != SWN_DTYPE_NONE || a[1]->kind != SWN_PV_INT ||
+        a[1]->i < 0 || !is_shape(a[2]) || !is_shape(a[3]) || a[4]->kind != SWN_PV_TUPLE)
+        return 0;
+    int scheme = (a[4]->count == 3 || a[4]->count == 4) && is_global(a[4]->items[0], M_NAME);
+    return scheme && a[5]->kind == SWN_PV_BOOL && is_empty_dict(a[6]);
+}
+
+/* (layout, (indices, values, size)), with or without whether it is coalesced; or (layout, (indices, indices, values,
+ * size)). */
 static int is_sparse_tensor(const struct swn_pickle_value *args)
 {
-    return args->count == 2 && args->items[0]->kind == SWN_PV_OPAQUE && args->items[1]->kind == SWN_PV_TUPLE;
+    if (args->count != 2 || args->items[0]->kind != SWN_PV_OPAQUE || args->items[1]->kind != SWN_PV_TUPLE)
+        return 0;
+    struct swn_pickle_value **a = args->items[1]->items;
+    uint32_t n = args->items[1]->count;
+    if (n < 3 || n > 4 || a[0]->kind != SWN_PV_TENSOR || a[1]->kind != SWN_PV_TENSOR)
+        return 0;
+    if (a[2]->kind == SWN_PV_TENSOR)
+        return n == 4 && is_shape(a[3]);
+    return is_shape(a[2]) && (n == 3 || a[3]->kind == SWN_PV_BOOL || a[3]->kind == SWN_PV_NONE);
 }
 
 static int is_nested_tensor(const struct swn_pickle_value *args)
@@ -534,17 +580,24 @@ static int is_nested_tensor(const struct swn_pickle_value *args)
 
 static int is_wrapper(const struct swn_pickle_value *args)
 {
-    return args->count == 8 && is_global(args->items[0], M_TENSOR_CLASS) && is_global(args->items[1], M_DTYPE);
+    struct swn_pickle_value **a = args->items;
+    if (args->count != 8 || !is_global(a[0], M_TENSOR_CLASS) || !is_global(a[1], M_DTYPE) || !is_shape(a[2]) ||
+        !is_shape(a[3]) || a[7]->kind != SWN_PV_BOOL)
+        return 0;
+    return (a[4]->kind == SWN_PV_INT || a[4]->kind == SWN_PV_NONE) &&
+           (a[5]->kind == SWN_PV_OPAQUE || a[5]->kind == SWN_PV_NONE);
 }
 
 static int is_device_tensor(const struct swn_pickle_value *args)
 {
-    return args->count == 4 && is_global(args->items[1], M_DTYPE);
+    return args->count == 4 && is_global(args->items[1], M_DTYPE) && args->items[3]->kind == SWN_PV_BOOL;
 }
 
 static int is_meta_tensor(const struct swn_pickle_value *args)
 {
-    return args->count == 4;
+    struct swn_pickle_value **a = args->items;
+    return args->count == 4 && is_global(a[0], M_DTYPE) && is_shape(a[1]) && is_shape(a[2]) &&
+           a[3]->kind == SWN_PV_BOOL;
 }
 
 static int is_jit_list(const struct swn_pickle_value *args)
@@ -599,7 +652,7 @@ struct callable {
     int (*make)(struct swn_pickle_machine *m, const struct swn_pickle_global *g, const struct swn_pickle_value *args,
                 struct swn_pickle_value **out);
     int (*fits)(const struct swn_pickle_value *args);
-    enum { OPAQUE, OPAQUE_KEY, FIRST_ARGUMENT, SKIPPED } result;
+    enum { OPAQUE, OPAQUE_KEY, OPAQUE_BYTES, FIRST_ARGUMENT, SKIPPED } result;
     const char *skip; /* of a skipped tensor */
 };
 
@@ -609,8 +662,8 @@ static const struct callable callables[M_JIT_CLASS + 1] = {
     [M_COUNTER] = {.make = make_dict},
     [M_SET] = {.fits = is_set, .result = OPAQUE},
     [M_COMPLEX] = {.fits = is_complex, .result = OPAQUE_KEY},
-    [M_BYTES] = {.fits = is_bytes, .result = OPAQUE_KEY},
-    [M_BYTEARRAY] = {.fits = is_bytes, .result = OPAQUE},
+    [M_BYTES] = {.fits = is_bytes, .result = OPAQUE_BYTES},
+    [M_BYTEARRAY] = {.fits = is_bytearray, .result = OPAQUE},
     [M_SIZE] = {.fits = is_size, .result = FIRST_ARGUMENT},
     [M_DEVICE] = {.fits = is_device, .result = OPAQUE_KEY},
     [M_LAYOUT] = {.fits = is_layout, .result = OPAQUE_KEY},
@@ -647,8 +700,12 @@ int swn_pickle_reduce(struct swn_pickle_machine *m, struct swn_pickle_value *fun
         return 0;
     case SKIPPED:
         return make_skipped(m, c->skip, out);
-    default:
-        return make_opaque(m, c->result == OPAQUE_KEY, out);
+    default: {
+        int rc = make_opaque(m, c->result != OPAQUE, out);
+        if (!rc)
+            (*out)->bytes = c->result == OPAQUE_BYTES;
+        return rc;
+    }
     }
 }
 

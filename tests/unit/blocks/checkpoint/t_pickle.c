@@ -257,14 +257,18 @@ static void test_skipped(void **state)
 {
     (void)state;
     assert_string_equal(
-        NAMES(P "}(" KEY("m") "ctorch._utils\n_rebuild_meta_tensor_no_storage\n(NNN\x89tR" KEY("w") TENSOR "u."),
+        NAMES(P "}(" KEY(
+            "m") "ctorch._utils\n_rebuild_meta_tensor_no_storage\n(ctorch\nfloat32\nK\x02\x85K\x01\x85\x89tR" KEY("w")
+                  TENSOR "u."),
         "w@0 skipped 1, m: a meta tensor, which has no bytes");
     assert_string_equal(NAMES(P "]" STORAGE(FLOATS, "K\x02") "a."), "skipped 1, 0: a storage without a tensor");
     assert_string_equal(
-        NAMES(P "ctorch._utils\n_rebuild_qtensor\n(" STORAGE("ctorch\nQInt8Storage\n", "K\x08") "NNNNNNtR."),
+        NAMES(P "ctorch._utils\n_rebuild_qtensor\n(" STORAGE(
+            "ctorch\nQInt8Storage\n",
+            "K\x08") "K\0K\x08\x85K\x01\x85" "ctorch\nper_tensor_affine\nG\x3f\xf0\0\0\0\0\0\0K\0\x87\x89" HOOKS "tR."),
         "skipped 1, tensor: a quantized tensor");
     assert_string_equal(NAMES(P "ctorch._utils\n_rebuild_sparse_tensor\nctorch.serialization\n_get_layout\n" S(
-                            "\x10", "torch.sparse_coo") "\x85RNN\x86\x86R."),
+                            "\x10", "torch.sparse_coo") "\x85R" TENSOR TENSOR "K\x02\x85\x87\x86R."),
                         "skipped 1, tensor: a sparse tensor");
     assert_string_equal(NAMES(P V2
                               "(" STORAGE("ctorch\nComplexFloatStorage\n", "K\x01") "K\0K\x01\x85K\x01\x85\x89" HOOKS
@@ -279,6 +283,47 @@ static void test_skipped(void **state)
     assert_string_equal(NAMES(P "ctorch._utils\n_rebuild_device_tensor_from_cpu_tensor\n(" TENSOR
                                 "ctorch\nfloat32\n" S("\x03", "cpu") "\x89tR."),
                         "skipped 1, tensor: a tensor to be made on a device");
+}
+
+/* What is not described is held to its arguments all the same. */
+static void test_skipped_of_wrong_arguments(void **state)
+{
+    (void)state;
+    static const char wrong[] = "wrong arguments";
+    assert_non_null(strstr(NAMES(P "ctorch._utils\n_rebuild_meta_tensor_no_storage\n(NNNNtR."), wrong));
+    assert_non_null(strstr(
+        NAMES(P "ctorch._utils\n_rebuild_qtensor\n(" STORAGE("ctorch\nQInt8Storage\n", "K\x08") "NNNNNNtR."), wrong));
+    assert_non_null(strstr(
+        NAMES(P "ctorch._utils\n_rebuild_qtensor\n(" STORAGE(
+            FLOATS, "K\x02") "K\0K\x02\x85K\x01\x85" "ctorch\nper_tensor_affine\nG\x3f\xf0\0\0\0\0\0\0K\0\x87\x89" HOOKS
+                             "tR."),
+        wrong));
+    assert_non_null(strstr(NAMES(P "ctorch._utils\n_rebuild_sparse_tensor\nctorch.serialization\n_get_layout\n" S(
+                               "\x10", "torch.sparse_coo") "\x85R)\x86R."),
+                           wrong));
+    assert_non_null(strstr(
+        NAMES(P "ctorch._utils\n_rebuild_wrapper_subclass\n(ctorch\nTensor\nctorch\nfloat32\nNNNNNNtR."), wrong));
+    /* of a tensor that has no complex numbers, even that it is not conjugated */
+    assert_non_null(strstr(
+        NAMES(P V2 "(" STORAGE(FLOATS, "K\x02") "K\0K\x02\x85K\x01\x85\x89" HOOKS "}" S("\x04", "conj") "\x89stR."),
+        "conjugated"));
+    /* PyTorch may not put a storage into a leaf that requires a gradient */
+    assert_non_null(
+        strstr(NAMES(P V3 "(" STORAGE("ctorch.storage\nUntypedStorage\n", "K\x08") "K\0K\x01\x85K\x01\x85\x88" HOOKS
+                                                                                   "ctorch\nfloat8_e5m2\ntR."),
+               "gradient"));
+}
+
+/* Things beside tensors, as torch.save writes them. */
+static void test_bytearrays_and_devices(void **state)
+{
+    (void)state;
+    assert_string_equal(NAMES(P "}(" KEY("a") "c__builtin__\nbytearray\nc_codecs\nencode\n" S("\x03", "abc")
+                                  S("\x06", "latin1") "\x86R\x85R" KEY("b") "c__builtin__\nbytearray\n)R" KEY(
+                                      "d") "ctorch\ndevice\n" S("\x06", "vulkan") "\x85R" KEY("w") TENSOR "u."),
+                        "w@0 ");
+    assert_non_null(
+        strstr(NAMES(P "c__builtin__\nbytearray\nctorch\ndevice\n" S("\x03", "cpu") "\x85R\x85R."), "wrong arguments"));
 }
 
 /* Types that newer PyTorch has, packed ones too; others cannot be saved in a tensor, but named. */
@@ -417,9 +462,16 @@ static void test_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_types), cmocka_unit_test(test_states),  cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_names), cmocka_unit_test(test_skipped), cmocka_unit_test(test_torchscript),
-        cmocka_unit_test(test_bombs), cmocka_unit_test(test_memory),
+        cmocka_unit_test(test_types),
+        cmocka_unit_test(test_states),
+        cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_names),
+        cmocka_unit_test(test_skipped),
+        cmocka_unit_test(test_skipped_of_wrong_arguments),
+        cmocka_unit_test(test_bytearrays_and_devices),
+        cmocka_unit_test(test_torchscript),
+        cmocka_unit_test(test_bombs),
+        cmocka_unit_test(test_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
