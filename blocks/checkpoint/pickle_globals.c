@@ -420,9 +420,32 @@ static int rebuild_tensor(struct swn_pickle_machine *m, const struct swn_pickle_
     return make_tensor(m, &t, out);
 }
 
-/* Attributes of a tensor: they are not read, but must not be able to change it. */
-static int check_state(struct swn_pickle_machine *m, struct swn_pickle_value *state)
+/* How deep an attribute is looked into, and how many values of it are: lists within lists can be without end. */
+#define STATE_DEPTH 16
+#define HOLDS_TENSOR "a tensor with tensors for attributes"
+#define STATE_VALUES 4096
+
+/* Whether a tensor or storage may be in it: yes also of what is too much to look through. */
+static int may_hold_tensor(const struct swn_pickle_value *v, int depth, unsigned *left)
 {
+    if (v->kind == SWN_PV_TENSOR || v->kind == SWN_PV_STORAGE)
+        return 1;
+    if (v->kind != SWN_PV_TUPLE && v->kind != SWN_PV_LIST && v->kind != SWN_PV_DICT && v->kind != SWN_PV_OBJECT)
+        return 0;
+    if (!depth)
+        return 1;
+    for (uint32_t i = 0; i < v->count; i++)
+        if (!*left || !--*left || may_hold_tensor(v->items[i], depth - 1, left))
+            return 1;
+    return 0;
+}
+
+/* Attributes of a tensor are not read, but must not be able to change it. *holds_tensor: whether some are
+ * tensors, or have them, which would be lost without a word. */
+static int check_state(struct swn_pickle_machine *m, struct swn_pickle_value *state, int *holds_tensor)
+{
+    unsigned left = STATE_VALUES;
+    *holds_tensor = may_hold_tensor(state, STATE_DEPTH, &left);
     struct swn_pickle_value *parts[2] = {state, NULL};
     if (state->kind == SWN_PV_TUPLE && state->count == 2) {
         parts[0] = state->items[0];
@@ -457,7 +480,8 @@ static int rebuild_parameter(struct swn_pickle_machine *m, const struct swn_pick
     if (a[1]->i && !a[0]->tensor->skip && !may_require_grad(a[0]->tensor->dtype))
         return bad_arguments(m, g);
     *out = a[0];
-    return want == 4 ? check_state(m, a[3]) : 0;
+    int holds_tensor = 0, rc = want == 4 ? check_state(m, a[3], &holds_tensor) : 0;
+    return rc || !holds_tensor ? rc : make_skipped(m, HOLDS_TENSOR, out);
 }
 
 /* _rebuild_from_type_v2(function, class, args, state): a tensor with attributes. */
@@ -471,8 +495,10 @@ static int rebuild_from_type(struct swn_pickle_machine *m, const struct swn_pick
     /* never a nested call: this is the machine's only recursion, and it is one deep */
     if (a[1]->global->meaning != M_TENSOR_CLASS || inner < M_TENSOR_V1 || inner == M_FROM_TYPE || inner > M_META)
         return bad_arguments(m, g);
-    int rc = check_state(m, a[3]);
-    return rc ? rc : swn_pickle_reduce(m, a[0], a[2], out);
+    int holds_tensor, rc = check_state(m, a[3], &holds_tensor);
+    if (!rc)
+        rc = swn_pickle_reduce(m, a[0], a[2], out);
+    return rc || !holds_tensor ? rc : make_skipped(m, HOLDS_TENSOR, out);
 }
 
 /* Whether the text has only characters up to U+00FF, as protocol 2 writes bytes. */

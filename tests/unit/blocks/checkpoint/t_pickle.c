@@ -262,11 +262,11 @@ static void test_skipped(void **state)
                   TENSOR "u."),
         "w@0 skipped 1, m: a meta tensor, which has no bytes");
     assert_string_equal(NAMES(P "]" STORAGE(FLOATS, "K\x02") "a."), "skipped 1, 0: a storage without a tensor");
-    assert_string_equal(
-        NAMES(P "ctorch._utils\n_rebuild_qtensor\n(" STORAGE(
-            "ctorch\nQInt8Storage\n",
-            "K\x08") "K\0K\x08\x85K\x01\x85" "ctorch\nper_tensor_affine\nG\x3f\xf0\0\0\0\0\0\0K\0\x87\x89" HOOKS "tR."),
-        "skipped 1, tensor: a quantized tensor");
+    assert_string_equal(NAMES(P "ctorch._utils\n_rebuild_qtensor\n(" STORAGE(
+                            "ctorch\nQInt8Storage\n",
+                            "K\x08") "K\0K\x08\x85K\x01\x85"
+                                     "ctorch\nper_tensor_affine\nG\x3f\xf0\0\0\0\0\0\0K\0\x87\x89" HOOKS "tR."),
+                        "skipped 1, tensor: a quantized tensor");
     assert_string_equal(NAMES(P "ctorch._utils\n_rebuild_sparse_tensor\nctorch.serialization\n_get_layout\n" S(
                             "\x10", "torch.sparse_coo") "\x85R" TENSOR TENSOR "K\x02\x85\x87\x86R."),
                         "skipped 1, tensor: a sparse tensor");
@@ -285,6 +285,25 @@ static void test_skipped(void **state)
                         "skipped 1, tensor: a tensor to be made on a device");
 }
 
+/* A tensor's attributes are not kept: where these are tensors, or hold some, the store would lack them. */
+static void test_tensor_with_tensors_for_attributes_is_reported(void **state)
+{
+    (void)state;
+    static const char lost[] = "w@0 skipped 1, t: a tensor with tensors for attributes";
+#define WITH(attribute)                                                                                                \
+    NAMES(P "}(" KEY("t") "ctorch._tensor\n_rebuild_from_type_v2\n(" V2 "ctorch\nTensor\n"                             \
+                          "(" STORAGE(FLOATS, "K\x02") "K\0K\x02\x85K\x01\x85\x89" HOOKS "t}" S("\x01", "a") attribute \
+          "stR" KEY("w") TENSOR "u.")
+    assert_string_equal(WITH(TENSOR), lost);
+    assert_string_equal(WITH("](K\x01" TENSOR "e"), lost);
+    assert_string_equal(WITH("}" S("\x01", "b") TENSOR "\x85s"), lost);
+    assert_string_equal(WITH("]]]]]]]]]]]]]]]]]]]]aaaaaaaaaaaaaaaaaaa"), lost); /* too deep to tell */
+    assert_string_equal(WITH("](K\x01" S("\x01", "x") "e"), "t@0 w@0 ");
+    assert_string_equal(NAMES(P "}(" KEY("t") "ctorch._utils\n_rebuild_parameter_with_state\n(" TENSOR "\x88" HOOKS
+                                              "}" S("\x01", "a") TENSOR "stR" KEY("w") TENSOR "u."),
+                        lost);
+}
+
 /* What is not described is held to its arguments all the same. */
 static void test_skipped_of_wrong_arguments(void **state)
 {
@@ -293,11 +312,11 @@ static void test_skipped_of_wrong_arguments(void **state)
     assert_non_null(strstr(NAMES(P "ctorch._utils\n_rebuild_meta_tensor_no_storage\n(NNNNtR."), wrong));
     assert_non_null(strstr(
         NAMES(P "ctorch._utils\n_rebuild_qtensor\n(" STORAGE("ctorch\nQInt8Storage\n", "K\x08") "NNNNNNtR."), wrong));
-    assert_non_null(strstr(
-        NAMES(P "ctorch._utils\n_rebuild_qtensor\n(" STORAGE(
-            FLOATS, "K\x02") "K\0K\x02\x85K\x01\x85" "ctorch\nper_tensor_affine\nG\x3f\xf0\0\0\0\0\0\0K\0\x87\x89" HOOKS
-                             "tR."),
-        wrong));
+    assert_non_null(
+        strstr(NAMES(P "ctorch._utils\n_rebuild_qtensor\n(" STORAGE(
+                   FLOATS, "K\x02") "K\0K\x02\x85K\x01\x85"
+                                    "ctorch\nper_tensor_affine\nG\x3f\xf0\0\0\0\0\0\0K\0\x87\x89" HOOKS "tR."),
+               wrong));
     assert_non_null(strstr(NAMES(P "ctorch._utils\n_rebuild_sparse_tensor\nctorch.serialization\n_get_layout\n" S(
                                "\x10", "torch.sparse_coo") "\x85R)\x86R."),
                            wrong));
@@ -467,6 +486,7 @@ int main(void)
         cmocka_unit_test(test_refused),
         cmocka_unit_test(test_names),
         cmocka_unit_test(test_skipped),
+        cmocka_unit_test(test_tensor_with_tensors_for_attributes_is_reported),
         cmocka_unit_test(test_skipped_of_wrong_arguments),
         cmocka_unit_test(test_bytearrays_and_devices),
         cmocka_unit_test(test_torchscript),
