@@ -14,19 +14,22 @@ void ctl_print_json(const json_t *root)
     swn_cli_print_json(root, JSON_REAL_PRECISION(6));
 }
 
-/* The text is untrusted: a control character in it would end the line, or reach a terminal. */
+/* The text is untrusted: a control character in it would end the line, or reach a terminal, and a spreadsheet runs a
+ * cell that begins like a formula. */
 static void print_text(const char *value)
 {
     char *text = strdup(value);
     if (!text)
         return;
     swn_one_line(text);
-    int quoted = strpbrk(text, ",\" ") != NULL;
-    if (quoted)
+    int quoted = strpbrk(text, ",\" '") != NULL, formula = *text && strchr("=+-@", *text) != NULL;
+    if (quoted || formula)
         putchar('"');
+    if (formula)
+        putchar('\'');
     for (const char *p = text; *p; p++)
         printf("%s%c", *p == '"' ? "\"" : "", *p);
-    if (quoted)
+    if (quoted || formula)
         putchar('"');
     free(text);
 }
