@@ -298,10 +298,15 @@ static int extract(struct extract *x, const char *path)
 {
     uint64_t total = 0;
     char *header = NULL;
-    int rc = make_header(x, &header, &total);
+    struct stat st;
+    int rc = swn_io_sys.fstat(NULL, x->s->file.fd, &st);
+    if (rc)
+        return swn_errmsg(x->why, rc, "%s: %s", x->s->path, strerror(-rc));
+    rc = make_header(x, &header, &total);
     if (rc)
         return rc;
-    rc = swn_atomic_file_open(&x->out, &swn_io_sys, path, 0666, x->why);
+    /* Whoever may not read the store reads no copy of it either. */
+    rc = swn_atomic_file_open(&x->out, &swn_io_sys, path, st.st_mode & 0666, x->why);
     if (!rc) {
         rc = write_file(x, header, total);
         if (rc)
