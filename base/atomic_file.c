@@ -26,38 +26,46 @@ static int is_ours(const char *name)
            !strcmp(name + len - strlen(SUFFIX), SUFFIX);
 }
 
-/* 1 when the file's writer is dead. If the lock fails for a reason other than a living writer, nothing is known, and
- * the file stays. */
-static int clean_one(const struct swn_io *io, const char *path, uint64_t *living)
+/* Adds its bytes to those of its kind, and removes it where `remove` says so and its writer is dead. A lock that cannot
+ * be had for another reason than a living writer proves nothing, and the file stays. */
+static void look_at(const struct swn_io *io, const char *path, int remove, uint64_t *living, uint64_t *dead)
 {
     struct stat st;
     int fd = swn_open_regular(io, path, O_NOFOLLOW, NULL);
     if (fd < 0)
-        return 0;
-    int dead = 0;
+        return;
     if (io->fstat(io->ctx, fd, &st) == 0 && st.st_uid == geteuid()) {
-        dead = flock(fd, LOCK_EX | LOCK_NB) == 0;
-        if (dead)
+        int is_dead = flock(fd, LOCK_EX | LOCK_NB) == 0;
+        *(is_dead ? dead : living) += (uint64_t)st.st_size;
+        if (is_dead && remove)
             io->unlink(io->ctx, path);
-        else
-            *living += (uint64_t)st.st_size;
     }
     io->close(io->ctx, fd);
-    return dead;
+}
+
+static void look_at_all(const struct swn_io *io, const char *dir, int remove, uint64_t *living, uint64_t *dead)
+{
+    *living = *dead = 0;
+    DIR *d = opendir(dir);
+    if (!d)
+        return;
+    for (struct dirent *e; (e = readdir(d));) {
+        char path[PATH_MAX];
+        if (is_ours(e->d_name) && snprintf(path, sizeof path, "%s/%s", dir, e->d_name) < (int)sizeof path)
+            look_at(io, path, remove, living, dead);
+    }
+    closedir(d);
+}
+
+void swn_atomic_file_look(const struct swn_io *io, const char *dir, uint64_t *living, uint64_t *dead)
+{
+    look_at_all(io, dir, 0, living, dead);
 }
 
 uint64_t swn_atomic_file_clean(const struct swn_io *io, const char *dir)
 {
-    uint64_t living = 0;
-    DIR *d = opendir(dir);
-    if (!d)
-        return 0;
-    for (struct dirent *e; (e = readdir(d));) {
-        char path[PATH_MAX];
-        if (is_ours(e->d_name) && snprintf(path, sizeof path, "%s/%s", dir, e->d_name) < (int)sizeof path)
-            clean_one(io, path, &living);
-    }
-    closedir(d);
+    uint64_t living, dead;
+    look_at_all(io, dir, 1, &living, &dead);
     return living;
 }
 

@@ -29,6 +29,8 @@ int swn_atomic_file_commit(struct swn_atomic_file *f, const struct swn_io *io, c
 /* Removes the temporary file. */
 void swn_atomic_file_abandon(struct swn_atomic_file *f, const struct swn_io *io);
 
+/* Bytes of the temporary files in `dir`, of living writers and of dead ones. */
+void swn_atomic_file_look(const struct swn_io *io, const char *dir, uint64_t *living, uint64_t *dead);
 /* Removes the temporary files of dead writers in `dir`. Returns the bytes that living ones have reserved there. */
 uint64_t swn_atomic_file_clean(const struct swn_io *io, const char *dir);
 

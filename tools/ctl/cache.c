@@ -12,6 +12,7 @@
 #include "tools/ctl/ctl.h"
 #include "tools/ctl/output.h"
 #include "blocks/store/cache.h"
+#include "base/atomic_file.h"
 #include "base/paths.h"
 #include "base/size.h"
 
@@ -50,9 +51,12 @@ static json_t *stores_json(const struct swn_cache_entry *list, size_t count)
 static void print_json(const struct request *r, const struct swn_cache_entry *list, size_t count, uint64_t sum,
                        uint64_t cap)
 {
-    json_t *j = json_pack("{s:i s:o s:I s:o s:o}", "schema", 1, "directory", swn_cli_json_text(r->dir), "bytes",
-                          (json_int_t)sum, "cap_bytes", cap ? json_integer((json_int_t)cap) : json_null(), "stores",
-                          stores_json(list, count));
+    uint64_t living, dead;
+    swn_atomic_file_look(&swn_io_sys, r->dir, &living, &dead);
+    json_t *j =
+        json_pack("{s:i s:o s:I s:I s:I s:o s:o}", "schema", 1, "directory", swn_cli_json_text(r->dir), "bytes",
+                  (json_int_t)sum, "building_bytes", (json_int_t)living, "killed_bytes", (json_int_t)dead, "cap_bytes",
+                  cap ? json_integer((json_int_t)cap) : json_null(), "stores", stores_json(list, count));
     ctl_print_json(j);
     json_decref(j);
 }
@@ -79,6 +83,13 @@ static void print_table(const struct request *r, const struct swn_cache_entry *l
         swn_cli_print_name(stdout, list[i].source ? list[i].source : "(damaged)", 0);
         puts(list[i].stale ? " (gone or changed)" : "");
     }
+    uint64_t living, dead;
+    swn_atomic_file_look(&swn_io_sys, r->dir, &living, &dead);
+    if (living)
+        printf("%s of stores that are being built\n", swn_format_mib(size, living));
+    if (dead)
+        printf("%s of builds that were killed: the next one removes them, or 'swapnetctl cache rm --all'\n",
+               swn_format_mib(size, dead));
     printf("%s in %zu stores of %s in ", swn_format_mib(size, sum), count,
            cap ? swn_format_mib(limit, cap) : "no limit");
     swn_cli_print_name(stdout, r->dir, 0);
@@ -132,6 +143,7 @@ static int remove_all(const struct request *r)
         }
     }
     swn_cache_list_free(entries, count);
+    swn_atomic_file_clean(&swn_io_sys, r->dir);
     return failed ? SWN_CLI_FAILURE : SWN_CLI_OK;
 }
 

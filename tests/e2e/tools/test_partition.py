@@ -5,6 +5,7 @@ The faults from outside need strace, and root for mounts; without those a test i
 """
 import collections
 import csv
+import fcntl
 import io
 import json
 import os
@@ -356,6 +357,42 @@ def test_cache_commands(checkpoints, disk):
     ctl("cap", "0", code=2)
     os.chmod(f"{disk}/cache", 0o777)
     assert "others" in part("build", "-q", f"{disk}/a.pth", "-s", f"{disk}/cache", code=FAILURE).stderr
+
+
+def test_files_of_killed_builds_are_listed_and_removed(disk):
+    cache = pathlib.Path(disk) / "cache"
+    cache.mkdir(mode=0o700)
+    dead, living = (cache / f".swapnet-000000000000000{i}.tmp" for i in range(2))
+    dead.write_bytes(bytes(3 << 20))
+    living.write_bytes(bytes(5 << 20))
+    with open(living) as f:
+        fcntl.flock(f, fcntl.LOCK_EX)  # as its writer has it
+        shown = run(CTL, "cache", "ls", "-s", cache).stdout
+        assert "3.0 MiB of builds that were killed" in shown and "5.0 MiB of stores that are being built" in shown
+        listed = json.loads(run(CTL, "cache", "ls", "-o", "json", "-s", cache).stdout)
+        assert (listed["killed_bytes"], listed["building_bytes"]) == (3 << 20, 5 << 20)
+        assert dead.exists(), "a look removes nothing"
+        assert run(CTL, "cache", "rm", "--all", "-s", cache).returncode == 0
+        assert not dead.exists() and living.exists()
+
+
+def test_cells_that_a_spreadsheet_would_run(disk):
+    """They begin with an apostrophe, by which it takes them for texts."""
+    disk = pathlib.Path(disk)
+    for i, name in enumerate(("=1+1", "+1", "-1", "@a", "a=1")):
+        write_safetensors(disk / "c.safetensors", {name: [i] * 1000})
+        done = run(CTL, "plan", "-t", "64M", "-o", "csv", f"{disk}/c.safetensors,name={name}")
+        row, = csv.DictReader(io.StringIO(done.stdout))
+        assert row["name"] == (name if name == "a=1" else "'" + name), done
+
+
+def test_extract_of_a_private_store_is_private(checkpoints, disk):
+    disk = pathlib.Path(disk)
+    part("build", "-q", checkpoints / "model.pth", "-o", disk / "s")
+    for mode in 0o600, 0o640:
+        os.chmod(disk / "s", mode)
+        part("extract", disk / "s", "-o", disk / "x")
+        assert stat.S_IMODE(os.stat(disk / "x").st_mode) & ~mode == 0
 
 
 def test_store_off(disk):
