@@ -2,6 +2,7 @@
  * tools/partition. */
 #include <errno.h>
 #include <signal.h>
+#include <sys/resource.h>
 
 #include "tools/partition/partition_tool.h"
 
@@ -105,6 +106,16 @@ int part_exit_code(int err)
     }
 }
 
+/* All shards of a checkpoint are open at once; it may have more than the 1,024 files that are allowed unasked. */
+static void allow_descriptors(void)
+{
+    struct rlimit limit;
+    if (!getrlimit(RLIMIT_NOFILE, &limit) && limit.rlim_cur < limit.rlim_max) {
+        limit.rlim_cur = limit.rlim_max;
+        setrlimit(RLIMIT_NOFILE, &limit);
+    }
+}
+
 int main(int argc, char **argv)
 {
     static const struct swn_cli cli = {.program = "swapnet-partition",
@@ -113,5 +124,6 @@ int main(int argc, char **argv)
                                        .commands = commands,
                                        .count = sizeof commands / sizeof *commands};
     signal(SIGXFSZ, SIG_IGN); /* a write beyond the limit fails with EFBIG, and the command cleans up */
+    allow_descriptors();
     return swn_cli_main(&cli, argc, argv);
 }

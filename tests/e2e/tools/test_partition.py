@@ -12,6 +12,7 @@ import os
 import pathlib
 import random
 import re
+import resource
 import shutil
 import signal
 import stat
@@ -296,6 +297,18 @@ def test_times_that_do_not_tell(checkpoints, disk):
         built = part("build", "-q", checkpoints / "plain.pth", "-s", mnt / "cache")
         assert f"warning: the cache directory {mnt}/cache lies in memory" in built.stderr and str(mnt) in built.stdout
     assert part("build", "-q", checkpoints / "plain.pth", "-s", f"{disk}/cache").stderr == ""
+
+
+def test_more_shards_than_files_may_be_open_unasked(disk):
+    disk = pathlib.Path(disk)
+    names = [f"s{i}.safetensors" for i in range(200)]
+    for i, name in enumerate(names):
+        write_safetensors(disk / name, {f"l{i}": [i]})
+    index = disk / "m.safetensors.index.json"
+    index.write_text(json.dumps({"metadata": {}, "weight_map": {f"l{i}": name for i, name in enumerate(names)}}))
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    done = part("inspect", "-o", "json", index, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (100, hard)))
+    assert json.loads(done.stdout)["tensor_count"] == 200
 
 
 def test_shards_and_the_cap(disk):
