@@ -156,6 +156,10 @@ int swn_cache_build(struct swn_store **out, const struct swn_io *io, const char 
     own.copies_most = own.copies_most && own.copies_most < spare ? own.copies_most : spare;
     if (!rc)
         rc = swn_store_build(c, io, path, &own, why);
+    /* The cap leaves room that the disk does not have: what nobody opens any more goes, however large the cache may be.
+     */
+    if ((rc == -ENOSPC || rc == -EDQUOT) && swn_cache_drop_stale(io, dir, limits))
+        rc = swn_store_build(c, io, path, &own, why);
     /* Another process may have removed the store already, to make room for its own. */
     return rc ? rc : swn_store_open(out, io, path, why);
 }

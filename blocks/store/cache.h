@@ -42,6 +42,10 @@ int swn_cache_remove(const struct swn_io *io, const char *dir, const char *name,
 int swn_cache_trim(const struct swn_io *io, const char *dir, const struct swn_cache_limits *limits,
                    uint64_t needed_bytes, const char *replaced, char why[SWN_ERRMSG]);
 
+/* Removes the stores, those to be kept aside, whose checkpoint is gone or has changed: nobody opens them any more. How
+ * many that were. */
+size_t swn_cache_drop_stale(const struct swn_io *io, const char *dir, const struct swn_cache_limits *limits);
+
 /* The bytes that optional files may take, beside `needed_bytes`: the rest of the cap without removing any store
  * (`replaced` is replaced), and at most half of the free disk space, as the spill file lies there, too. */
 uint64_t swn_cache_spare(const struct swn_io *io, const char *dir, const struct swn_cache_limits *limits,

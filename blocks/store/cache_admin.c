@@ -236,6 +236,20 @@ int swn_cache_trim(const struct swn_io *io, const char *dir, const struct swn_ca
     return rc;
 }
 
+size_t swn_cache_drop_stale(const struct swn_io *io, const char *dir, const struct swn_cache_limits *limits)
+{
+    struct swn_cache_entry *entries;
+    size_t count, dropped = 0;
+    char why[SWN_ERRMSG];
+    if (swn_cache_list(&entries, &count, io, dir, 1, why))
+        return 0;
+    for (size_t i = 0; i < count; i++)
+        if (entries[i].stale && !is_kept(limits, entries[i].name))
+            dropped += swn_cache_remove(io, dir, entries[i].name, why) == 0;
+    swn_cache_list_free(entries, count);
+    return dropped;
+}
+
 uint64_t swn_cache_spare(const struct swn_io *io, const char *dir, const struct swn_cache_limits *limits,
                          uint64_t needed_bytes, const char *replaced)
 {

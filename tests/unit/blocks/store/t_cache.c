@@ -679,6 +679,47 @@ static void mismatch_is_read_twice(void **state)
     close(fd);
 }
 
+static size_t room; /* stores for which the disk has room */
+
+static int full_disk(void *ctx, int fd, int mode, uint64_t off, uint64_t len)
+{
+    return stores() >= room ? -ENOSPC : swn_io_sys.fallocate(ctx, fd, mode, off, len);
+}
+
+static int build_of(const char *name, int *fd, float value)
+{
+    char path[700];
+    *fd = make_file(name, value);
+    snprintf(path, sizeof path, "%s/%s", top, name);
+    return try_build(*fd, path, 0);
+}
+
+/* The cap allows it, but the disk is full: what nobody opens any more makes room, and nothing else does. */
+static void stale_stores_leave_a_full_disk(void **state)
+{
+    (void)state;
+    int gone, kept, next, last;
+    char path[700];
+    assert_int_equal(build_of("gone", &gone, 1), 0);
+    assert_int_equal(build_of("kept", &kept, 2), 0);
+    snprintf(path, sizeof path, "%s/gone", top);
+    assert_int_equal(unlink(path), 0);
+    room = 2;
+    fault.io.fallocate = full_disk;
+    assert_int_equal(build_of("next", &next, 3), 0);
+    assert_int_equal(stores(), 2);
+    assert_int_equal(found(gone), -ENOENT);
+    assert_int_equal(found(kept), 0);
+    assert_int_equal(found(next), 0);
+    assert_int_equal(build_of("last", &last, 4), -ENOSPC);
+    assert_int_equal(found(kept), 0);
+    assert_int_equal(found(next), 0);
+    close(gone);
+    close(kept);
+    close(next);
+    close(last);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(void)
@@ -700,6 +741,7 @@ int main(void)
         TEST(zips_of_other_bytes),
         TEST(written_while_it_is_opened),
         TEST(stores_show_from_now_on),
+        TEST(stale_stores_leave_a_full_disk),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
