@@ -1,12 +1,15 @@
 """What is installed beside the programs: systemd takes the unit, and bash completes all that there is."""
 import os
+import pathlib
 import re
 import shutil
+import socket
 import subprocess
 
 import pytest
 
 import harness
+from daemons import wait_for
 
 PROGRAMS = ["swapnetctl", "swapnet-partition"]
 
@@ -44,6 +47,45 @@ def test_what_the_unit_may_do(prefix):
     if "Overall exposure level" not in done.stdout:
         pytest.skip(done.stderr.strip())
     assert done.returncode == 0, done.stdout
+
+
+def test_unit_lets_the_daemon_make_its_system_calls(prefix, place):
+    """All that strace sees of one with a group and CPUs are in the filters, which only a running systemd would apply."""
+    if not shutil.which("systemd-analyze") or not shutil.which("strace"):
+        pytest.skip("no systemd-analyze, or no strace")
+    unit = (prefix / "lib" / "systemd" / "system" / "swapnetd.service").read_text()
+
+    def calls(words):
+        for word in words.split():
+            if word.startswith("@"):
+                done = subprocess.run(["systemd-analyze", "syscall-filter", word], capture_output=True, text=True, check=True)
+                lines = [line.strip() for line in done.stdout.splitlines()[1:]]
+                yield from calls(" ".join(line for line in lines if line and not line.startswith("#")))
+            else:
+                yield word
+
+    allowed = set()
+    for words in re.findall(r"^SystemCallFilter=(.*)$", unit, flags=re.M):
+        allowed = allowed - set(calls(words[1:])) if words.startswith("~") else allowed | set(calls(words))
+    cpus = ",".join(map(str, os.sched_getaffinity(0)))  # it binds this process
+    command = ["strace", "-D", "-f", "-qq", "-o", f"{place}/calls", "-e", "signal=none", harness.BUILD / "bin" / "swapnetd", "--total", "100M",
+               "--socket", f"{place}/swapnet/s.sock", "--group", "nogroup", "--cpus", cpus]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=harness.clean_env())
+    try:
+        if "to give" not in (said := process.stderr.readline()):
+            pytest.skip(f"strace cannot run it here: {said}")
+        with socket.socket(socket.AF_UNIX) as s:
+            s.connect(f"{place}/swapnet/s.sock")
+            s.sendall(b'{"op":"hello","version":1,"minimum":1,"demand":1}\n')
+            assert b"welcome" in s.recv(4096)
+    finally:
+        process.terminate()
+        process.wait(30)
+        process.stderr.close()
+    calls_file = pathlib.Path(place) / "calls"
+    wait_for(lambda: "exit_group(" in calls_file.read_text())  # strace is no parent of its, and lags behind
+    made = set(re.findall(r"^\d+ +(\w+)\(", calls_file.read_text(), flags=re.M))
+    assert {"sched_setaffinity", "bind", "listen"} <= made and made - {"execve"} <= allowed, made - allowed
 
 
 def completions(prefix, program, *words):
