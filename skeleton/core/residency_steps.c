@@ -86,6 +86,30 @@ static void lose_spill(struct swn_engine *e)
     e->writes.spill = e->res.spill = NULL;
 }
 
+const char *swn_pool_advice(int err)
+{
+    switch (-err) {
+    case EMFILE:
+    case ENFILE:
+        return " (ulimit -n?)";
+    case EFBIG:
+        return " (ulimit -f?)";
+    case ENOMEM:
+        return " (ulimit -v?)";
+    case EACCES:
+    case EPERM:
+    case EROFS:
+    case ENOENT:
+    case ENOTDIR:
+        return ": set SWAPNET_STORE to a directory that you can write to";
+    case ENOSPC:
+    case EDQUOT:
+        return ": set SWAPNET_STORE to a directory with more room";
+    default:
+        return "";
+    }
+}
+
 /* The pool is made when the first byte has to leave: from then on it counts. */
 int swn_open_pool(struct swn_engine *e)
 {
@@ -97,10 +121,9 @@ int swn_open_pool(struct swn_engine *e)
         return 0;
     int err = make_pool(e);
     if (err && !e->said.pool++)
-        swn_say("cannot set up the pool and the spill file in %s: %s (ulimit -f, -n and -v?); weights stay in memory "
-                "and the budget "
-                "is not kept",
-                e->config.store_dir, strerror(-err));
+        swn_say(
+            "cannot set up the pool and the spill file in %s: %s%s; weights stay in memory and the budget is not kept",
+            e->config.store_dir, strerror(-err), swn_pool_advice(err));
     return err;
 }
 

@@ -10,6 +10,8 @@
 #include "skeleton/engine/engine_internal.h"
 
 int swn_open_pool(struct swn_engine *e);
+/* What a user can do about an error of swn_open_pool, to go behind its text. */
+const char *swn_pool_advice(int err);
 /* Prints once if the store directory keeps written bytes in memory. Any lock may be held. */
 void swn_look_at_store_disk(struct swn_engine *e);
 /* Bytes that this process has written to spill files. */
