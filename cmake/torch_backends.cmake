@@ -52,7 +52,8 @@ function(swn_torch_backend python)
         NDEBUG _GLIBCXX_USE_CXX11_ABI=${torch_CXX11_ABI}
         SWAPNET_TORCH_MAJOR=${torch_MAJOR} SWAPNET_TORCH_MINOR=${torch_MINOR})
     target_link_libraries(aten-${name} PRIVATE swn_options ${torch_C10} ${torch_TORCH_CPU})
-    # Nearly all of a file's 10 to 25 s of compiling is these. Each file names what it needs all the same.
+    # Nearly all of a file's 10 to 25 s of compiling is these. Each file names what it needs all the same. The presets compile
+    # C++ with -g1: the types of PyTorch's headers in full take longer than the code.
     target_precompile_headers(aten-${name} PRIVATE
         "$<$<COMPILE_LANGUAGE:CXX>:<ATen/ATen.h$<ANGLE-R>>"
         "$<$<COMPILE_LANGUAGE:CXX>:<ATen/record_function.h$<ANGLE-R>>"
