@@ -19,6 +19,9 @@ def pytest_configure(config):
     config.addinivalue_line("markers", "slow: more than about 20 s, left out by -m 'not slow'")
     config.addinivalue_line("markers", "halved: each parameter is met with either PyTorch, but not in all combinations: the "
                             "others are slow")
+    config.addinivalue_line("markers", "forked: of each test one combination starts its swapped programs, the others fork them "
+                            "after `import torch`, as tests/README.md says")
+    config.addinivalue_line("markers", "whole: starts its programs, though its file is marked forked")
     config.addinivalue_line("markers", "unified: of devices; `ctest -L unified` runs them too")
     config.addinivalue_line("markers", "alone: compares times, or what memory there is; scripts/test runs nothing beside it")
     config.addinivalue_line("markers", "timed: compares real times, by harness.in_time; where these are not as they should be, "
@@ -39,11 +42,33 @@ def _halve(items):
             seen[key] += 1
 
 
+def _of_newer(item):
+    params = item.callspec.params.values() if hasattr(item, "callspec") else ()
+    return harness.TORCH213 in params or "torch213" in item.fixturenames
+
+
+def _keep_whole(items):
+    """Of each test marked forked one combination that is not slow becomes whole, by turns under either PyTorch: so each test
+    has one. What is slow is whole as well: `scripts/test` runs it when time does not matter."""
+    tests = collections.defaultdict(dict)
+    for item in items:
+        if item.get_closest_marker("forked"):
+            if item.get_closest_marker("slow"):
+                item.add_marker("whole")
+            else:
+                tests[item.path].setdefault(item.originalname, []).append(item)
+    for functions in tests.values():
+        for number, same in enumerate(functions.values()):
+            wanted = [item for item in same if _of_newer(item) == bool(number % 2)]
+            (wanted or same)[0].add_marker("whole")
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
-    """Marks what is slow for its number; -m comes after. The files with most tests come first: where several run at once
+    """Marks what is slow for its number, and what is whole; -m comes after. The files with most tests come first: where several run at once
     (pytest-xdist), the short ones fill up the end."""
     _halve(items)
+    _keep_whole(items)
     tests = collections.Counter(item.path for item in items)
     items.sort(key=lambda item: (-tests[item.path], item.path))
 
@@ -82,6 +107,13 @@ def pytest_pyfunc_call(pyfuncitem):
             pyfuncitem.warn(pytest.PytestWarning(f"try {attempt} of {TRIES}: {late}"))
             if "disk" in arguments:
                 _empty(arguments["disk"])
+
+
+@pytest.fixture(autouse=True)
+def _beginning(request):
+    """How harness.both and harness.swapped begin their programs in this test."""
+    node = request.node
+    harness.forks = bool(node.get_closest_marker("forked") and not node.get_closest_marker("whole"))
 
 
 @pytest.fixture(params=harness.ALL_TORCH, ids=lambda torch: f"torch{torch.name}")

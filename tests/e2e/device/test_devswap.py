@@ -8,7 +8,7 @@ import pytest
 import harness
 from harness import MIB
 
-pytestmark = [pytest.mark.unified, pytest.mark.halved]
+pytestmark = [pytest.mark.unified, pytest.mark.halved, pytest.mark.forked]
 STANDIN = harness.BUILD / "tests" / "fakes"
 MLP = 48  # MiB
 
@@ -92,7 +92,7 @@ def test_list_with_gaps_lends_what_follows_them(torch, device):
 
 
 @WHERE
-@pytest.mark.parametrize("mode", ["written", "streams", "graph", "forked", "dropped"])
+@pytest.mark.parametrize("mode", ["written", "streams", "graph", pytest.param("forked", marks=pytest.mark.whole), "dropped"])
 def test_either_side_sees_what_a_copy_would_hold(torch, mode, device):
     """Code that inspects tensors sees what it would see if everything had been copied."""
     run = both(torch, mode, device=device, budget=48, device_budget=12 if device == "discrete" else None, timeout=300)

@@ -9,7 +9,7 @@ import pytest
 import harness
 from harness import MIB
 
-pytestmark = [pytest.mark.unified, pytest.mark.halved]
+pytestmark = [pytest.mark.unified, pytest.mark.halved, pytest.mark.forked]
 STANDIN = harness.BUILD / "tests" / "fakes"
 SHARING = ["xavier", "orin", "thor"]  # the device reads the tensors' own bytes
 UNIFIED = ["nano", *SHARING]
@@ -64,8 +64,8 @@ def test_moved_by_copying(torch113, device):
 
 
 @pytest.mark.parametrize("device", ["xavier", "orin", "thor", "nano"])
-@pytest.mark.parametrize("mode", ["tied", "writes", "meanwhile", "changed", "lifetime", "fork", "graph",
-                                  "let_go_in_a_capture"])
+@pytest.mark.parametrize("mode", ["tied", "writes", "meanwhile", "changed", "lifetime", pytest.param("fork", marks=pytest.mark.whole),
+                                  "graph", "let_go_in_a_capture"])
 def test_either_side_sees_what_a_copy_would_hold(torch, mode, device):
     """Code that inspects tensors sees what it would see if everything had been copied."""
     run = both(torch, mode, device=device, timeout=240)[1]

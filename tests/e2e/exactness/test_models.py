@@ -4,6 +4,8 @@ import pytest
 import harness
 from harness import MIB
 
+pytestmark = pytest.mark.forked
+
 SLOW = pytest.mark.slow
 MODELS = ["mobilenet_v2", pytest.param("resnet101", marks=SLOW), pytest.param("resnet152", marks=SLOW), pytest.param("vit_b_16", marks=SLOW),
           pytest.param("vgg19", marks=SLOW)]

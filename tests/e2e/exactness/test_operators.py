@@ -4,6 +4,8 @@ import pytest
 
 import harness
 
+pytestmark = pytest.mark.forked
+
 # MiB: less than the largest weight, enough for two of its slices.
 BUDGETS = {"conv1d": 14, "conv3d": 22, "grouped": 14, "lstm": 14, "gru": 14, "attention": 14, "cross": 14, "encoder": 14,
           "batches": 14, "experts": 14, "vectors": 14, "transposed": 14, "sums": 26}

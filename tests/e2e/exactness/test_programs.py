@@ -171,6 +171,7 @@ def _assert_few(grown, uses, run):
     assert grown["fallback_reads"] <= uses // 10 * 1024, f"{grown}\n{run.describe()}"
 
 
+@pytest.mark.forked
 @each_torch
 @pytest.mark.parametrize("program", ["infer mlp", "threads thread-per-inference"])
 def test_steady_state_is_prefetched(torch, program):

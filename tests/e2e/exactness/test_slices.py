@@ -5,6 +5,8 @@ import pytest
 import harness
 from harness import MIB
 
+pytestmark = pytest.mark.forked
+
 
 # The largest weight has 49 MiB of floats, and twice that of doubles. On which PyTorch it is a quick test, on which it is
 # one at all.

@@ -4,6 +4,8 @@ import pytest
 import harness
 from harness import both
 
+pytestmark = pytest.mark.forked
+
 BUDGET = 36  # MiB; the model has 88, two layers of 20
 
 

@@ -21,6 +21,7 @@ def _fetched(torch, path, **options):
 
 
 @pytest.mark.halved
+@pytest.mark.forked
 @pytest.mark.parametrize("path", ["uring", "pread", "buffered"])
 def test_each_fetch_path_has_equal_bits(torch, path):
     if path == "uring" and (why := harness.uring_refused()):

@@ -4,7 +4,8 @@ A test program gets the path of a JSON file as its first argument and leaves its
 bytes, never rounded numbers. Its standard output stays its own, so that a library which prints would be seen.
 
 Environment: SWAPNET_BUILD (default build/release), SWAPNET_PY113 and SWAPNET_PY213, the two interpreters;
-SWAPNET_LAUNCHER, which runs programs of another architecture (tests/aarch64/emulate) and needs no more than their names.
+SWAPNET_LAUNCHER, which runs programs of another architecture (tests/aarch64/emulate) and needs no more than their names;
+SWAPNET_TEST_FORKS, 0 or 1, which overrules the markers `forked` and `whole`.
 """
 import atexit
 import contextlib
@@ -257,9 +258,11 @@ def start(torch, program, *args, where, budget=None, env=None, preexec=None, pre
 WHOLE_PROCESS = {"create_delete", "denormal", "device_kernels", "fork_storm", "observed", "registered", "reserved", "steady"}
 
 
-# Whether swapped runs are forked as well, which takes half the time. Then nothing shows what only a process does that has
-# been under swapnet from its start: the library begins with the first tensor, in a child.
-FORKS = os.environ.get("SWAPNET_TEST_FORKS") == "1"
+# Whether the test that runs forks its swapped programs as well (conftest sets it; SWAPNET_TEST_FORKS=1 has all tests fork,
+# 0 none), which takes half the time. A forked program shows nothing of the library's start in a new process: the library is
+# loaded in the server, and begins with the first tensor, in a child.
+forks = False
+FORKS = os.environ.get("SWAPNET_TEST_FORKS")
 
 
 class Server:
@@ -327,7 +330,7 @@ def _forked(torch, program, args, where, budget, env, timeout):
 
 
 def _may_fork(program, env):
-    return FORKS and not LAUNCHER and program not in WHOLE_PROCESS and "LD_PRELOAD" not in (env or {})
+    return (FORKS == "1" or forks and FORKS != "0") and not LAUNCHER and program not in WHOLE_PROCESS and "LD_PRELOAD" not in (env or {})
 
 
 def swapped(torch, program, *args, budget, env=None, timeout=120):
