@@ -30,6 +30,14 @@ const char *__tsan_default_suppressions(void)
 {
     return "race:write_once\n";
 }
+
+/* A process that has threads goes on for so long at its end, so that races of the end with them may show. The default
+ * is a second; each test is a process of its own, and its threads have little left to do. */
+__attribute__((visibility("default"))) const char *__tsan_default_options(void);
+const char *__tsan_default_options(void)
+{
+    return "atexit_sleep_ms=100";
+}
 #endif
 
 static char directory[256];
