@@ -24,8 +24,7 @@ def checkpoint(torch, kind, *options):
     directory = _disk_session()
     path = directory / f"{torch.name}-{'-'.join((kind, *options))}"
     with harness.disk_dir() as where:
-        run = harness.start(torch, "make_weights", kind, str(path), *options, where=where).finish(300)
-    assert run.rc == 0, run.describe()
+        harness.make(torch, "make_weights", kind, str(path), *options, where=where, timeout=300)
     for file in path.rglob("*") if path.is_dir() else [path]:
         uncache(file)
     return str(path)
@@ -114,6 +113,7 @@ def ways():
             yield pytest.param(torch, how, id=f"{how}-torch{torch.name}", marks=marks)
 
 
+@pytest.mark.forked
 @pytest.mark.parametrize("torch, how", ways(), indirect=["torch"])
 def test_known_checkpoint(torch, how):
     """With the store at hand next to nothing of the weights is read before the first inference (a block of each is
@@ -144,6 +144,7 @@ def test_first_load_writes_the_store(torch, how, disk):
     assert run.stats["deferred_bytes"] >= 0.99 * WEIGHTS, run.describe()
 
 
+@pytest.mark.forked
 @each_113
 @pytest.mark.parametrize("how", ["bytes", "pth:bf16"])
 def test_nothing_to_register(torch, how):
@@ -152,6 +153,7 @@ def test_nothing_to_register(torch, how):
     _quiet(run)
 
 
+@pytest.mark.forked
 @each_113
 @pytest.mark.parametrize("what", ["read", "write"])
 def test_deferred_bytes(torch, what):
@@ -173,6 +175,7 @@ def changes():
                                    marks=[] if quick else [pytest.mark.slow])
 
 
+@pytest.mark.forked
 @pytest.mark.parametrize("torch, scenario", changes(), indirect=["torch"])
 def test_file_that_changes(torch, scenario):
     """Invariant 5: a weight is what was loaded, whatever becomes of the file; the next load is of what it is now."""
@@ -251,6 +254,7 @@ def test_damaged_header(torch, disk):
     harness.assert_same(harness.plain(torch, "load_model", "pth", file_of(torch, "pth")), run)
 
 
+@pytest.mark.forked
 @pytest.mark.parametrize("torch, how", [p for p in ways() if p.id in (
     "pth-torch1.13", "pth:mmap-torch2.13", "safetensors-torch2.13")], indirect=["torch"])
 def test_store_off(torch, how, disk):
@@ -275,8 +279,7 @@ def test_cut_while_it_is_mapped(torch213, more, disk):
 def test_types_that_are_rare(torch213, disk):
     """No byte of them is copied either."""
     path = str(disk / "odd.pth")
-    made = harness.start(torch213, "odd_types", path, "save", where=disk / "make").finish(60)
-    assert made.rc == 0, made.describe()
+    harness.make(torch213, "odd_types", path, "save", where=disk / "make")
     _, run = both(torch213, "odd_types", path, "load", budget=12, env={"SWAPNET_STORE": str(disk / "cache")})
     # read into tensors, and copied from these into the model's
     assert run.stats["deferred_bytes"] >= 0.99 * 2 * 36 * MIB, run.describe()
@@ -351,8 +354,7 @@ def test_page_cache_of_many_small(torch, disk):
     """Python reads the first KiB of each tensor through the page cache: of these, several percent."""
     path, cache = disk / "narrow.pth", disk / "cache"
     cache.mkdir(mode=0o700)
-    made = harness.start(torch, "narrow", str(path), "save", where=disk / "make").finish(60)
-    assert made.rc == 0, made.describe()
+    harness.make(torch, "narrow", str(path), "save", where=disk / "make")
     for turn in range(2):
         uncache(path)
         run = harness.start(torch, "narrow", str(path), "load", where=disk / f"run{turn}", budget=16,
@@ -430,8 +432,7 @@ def test_order_is_learned(torch, disk):
     """A store in the order of its checkpoint, which is not the one of use: the library says so, and a new cut mends it."""
     path, cache = str(disk / "reversed.pth"), disk / "cache"
     cache.mkdir(mode=0o700)
-    made = harness.start(torch, "reversed_order", path, "save", where=disk / "make").finish(60)
-    assert made.rc == 0, made.describe()
+    made = harness.make(torch, "reversed_order", path, "save", where=disk / "make")
     layers = made.record["notes"]["layers"]
     for turn in range(2):
         _, run = both(torch, "reversed_order", path, "load", budget=BUDGET, env={"SWAPNET_STORE": str(cache)})
@@ -449,8 +450,7 @@ def test_order_is_learned(torch, disk):
 def test_many_small_shards(torch, disk):
     """4 MiB each, a sixth of the budget: together they are the model, and none is read into memory."""
     (disk / "shards").mkdir()
-    made = harness.start(torch, "shards", str(disk / "shards"), "save", where=disk / "make").finish(60)
-    assert made.rc == 0, made.describe()
+    harness.make(torch, "shards", str(disk / "shards"), "save", where=disk / "make")
     _, run = both(torch, "shards", str(disk / "shards"), "load", budget=BUDGET)
     assert run.stats["deferred_bytes"] >= 0.99 * WEIGHTS, run.describe()
     _quiet(run)
