@@ -85,13 +85,31 @@ CASES = [
 ]
 
 
+# What they load, and their signals, are met from their start.
+STARTED = {"checkpoint", "signals"}
+
+
+def _parameters():
+    """Of several quick combinations with one program and PyTorch the first starts it, and the others are forked."""
+    started = set()
+    for case in CASES:
+        program = case.command.split()[0]
+        for parameter in case.parameters():
+            begun = parameter.values[0], program
+            if begun in started and program not in STARTED and not parameter.marks:
+                parameter = parameter._replace(marks=[pytest.mark.forked])
+            elif not parameter.marks:
+                started.add(begun)
+            yield parameter
+
+
 @pytest.fixture
 def torch(request):
     """The PyTorch of a Case, where the test is parametrised with one; else each in turn (conftest)."""
     return request.getfixturevalue({"1.13": "torch113", "2.13": "torch213"}[request.param.name])
 
 
-@pytest.mark.parametrize("torch, case", [p for case in CASES for p in case.parameters()], indirect=["torch"])
+@pytest.mark.parametrize("torch, case", _parameters(), indirect=["torch"])
 def test_equal_bits(torch, case):
     command = case.command.split()
     if command == ["read_into"] and not harness.uring_refused():
