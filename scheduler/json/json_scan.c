@@ -126,7 +126,7 @@ const char *swn_json_string(const char *at, const char *end, uint64_t *decoded, 
             n = 0;
             *why = "a control character in a string must be escaped";
         } else {
-            n = swn_utf8_char(at, end);
+            n = swn_utf8_next(at, end);
             *why = "a string is not UTF-8";
             bytes += n;
         }

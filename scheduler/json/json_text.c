@@ -50,7 +50,7 @@ void swn_json_put_string(struct swn_json_out *text, const char *bytes, size_t co
     swn_json_puts(text, "\"");
     while (bytes < end) {
         unsigned char c = (unsigned char)*bytes;
-        unsigned n = c < 0x80 ? 1 : swn_utf8_char(bytes, end);
+        unsigned n = c < 0x80 ? 1 : swn_utf8_next(bytes, end);
         if (n && c >= 0x20 && c != '"' && c != '\\' && c != 0x7f) {
             bytes += n;
             continue;

@@ -9,7 +9,7 @@ static int follows(unsigned char c)
     return (c & 0xc0) == 0x80;
 }
 
-unsigned swn_utf8_char(const char *at, const char *end)
+unsigned swn_utf8_next(const char *at, const char *end)
 {
     const unsigned char *c = (const unsigned char *)at;
     size_t have = (size_t)(end - at);
@@ -48,7 +48,7 @@ int swn_utf8_is_valid(const char *text, size_t bytes)
                 continue;
             }
         }
-        unsigned n = swn_utf8_char(text, end);
+        unsigned n = swn_utf8_next(text, end);
         if (n == 0)
             return 0;
         text += n;

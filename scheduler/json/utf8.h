@@ -6,7 +6,7 @@
 
 /* Bytes of the character that begins at `at`, before `end`; 0 where there is none: no overlong form, no surrogate,
  * nothing above U+10FFFF. */
-unsigned swn_utf8_char(const char *at, const char *end);
+unsigned swn_utf8_next(const char *at, const char *end);
 int swn_utf8_is_valid(const char *text, size_t bytes);
 
 /* Writes the character `code` (below 0x110000, no surrogate) and returns its bytes. */

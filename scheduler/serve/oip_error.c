@@ -24,7 +24,7 @@ int swn_oip_fail(struct swn_oip_error *error, int status, const char *format, ..
         char *end = error->text + sizeof error->text - 1, *last = end;
         for (unsigned i = 0; i < 3 && ((unsigned char)last[-1] & 0xc0) == 0x80; i++)
             last--;
-        if ((unsigned char)last[-1] >= 0xc0 && swn_utf8_char(last - 1, end) == 0)
+        if ((unsigned char)last[-1] >= 0xc0 && swn_utf8_next(last - 1, end) == 0)
             last[-1] = '\0';
     }
     return -EINVAL;
