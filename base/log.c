@@ -42,6 +42,11 @@ void swn_say_redirected(void)
     errno = saved;
 }
 
+void swn_say_fork_child(void)
+{
+    known.pid = getpid();
+}
+
 static int is_stderr(void)
 {
     struct stat st;

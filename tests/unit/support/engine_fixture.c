@@ -1,5 +1,6 @@
 /* tests/unit/support/engine_fixture.c - see engine_fixture.h. */
 #define _GNU_SOURCE
+#include "base/log.h"
 #include "blocks/memory/publish.h"
 #include "skeleton/runtime/runtime.h"
 #include "shim/hooks/hooks.h"
@@ -401,4 +402,13 @@ void engine_is_empty(void)
     CHECK(left == 0);
     CHECK(!e->pool || swn_pool_pinned(e->pool) == 0);
     CHECK(!e->writes.spill || e->writes.spill->live_bytes == 0);
+}
+
+int redirect_stderr(int fd)
+{
+    if (dup2(fd, STDERR_FILENO) < 0)
+        return -1;
+    swn_say_fork_child(); /* a child of the test, and no hook has seen it being made */
+    swn_say_redirected();
+    return 0;
 }

@@ -90,6 +90,9 @@ size_t op_slices(struct swn_op *op, unsigned index, size_t *bytes, size_t most);
  * name. The first one is at *data_off. */
 int weights_file(unsigned n, size_t bytes_each, void (*name_of)(char *name, unsigned i), uint64_t *data_off);
 
+/* Puts the file in the place of stderr, as a program's dup2 does. 0 or -1. */
+int redirect_stderr(int fd);
+
 /* Waits until no frame is being read into. */
 void engine_reads_arrive(void);
 /* Checks that nothing is left behind by tensors that are all gone. */

@@ -118,9 +118,9 @@ static void no_good(void *arg)
     else
         CHECK(!swn_textfile_write(path, what));
     int err = dup(STDERR_FILENO);
-    CHECK(!pipe(pipes) && dup2(pipes[1], STDERR_FILENO) == STDERR_FILENO);
+    CHECK(!pipe(pipes) && !redirect_stderr(pipes[1]));
     expect(SWN_FETCH_DEPTH, SWN_FETCH_PIECE);
-    CHECK(dup2(err, STDERR_FILENO) == STDERR_FILENO && !close(pipes[1]));
+    CHECK(!redirect_stderr(err) && !close(pipes[1]));
     for (ssize_t n; (n = read(pipes[0], said + strlen(said), sizeof said - 1 - strlen(said))) > 0;)
         ;
     const char *line = strstr(said, "cannot use the device profile");

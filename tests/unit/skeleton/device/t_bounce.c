@@ -95,9 +95,9 @@ static unsigned times(const char *text, const char *word)
 static unsigned use_and_listen(char *said, size_t size)
 {
     int err = dup(STDERR_FILENO), words = memfd_create("words", MFD_CLOEXEC);
-    CHECK(dup2(words, STDERR_FILENO) == STDERR_FILENO);
+    CHECK(!redirect_stderr(words));
     unsigned swaps = use_all();
-    dup2(err, STDERR_FILENO);
+    CHECK(!redirect_stderr(err));
     ssize_t n = pread(words, said, size - 1, 0);
     said[n > 0 ? n : 0] = '\0';
     return swaps;

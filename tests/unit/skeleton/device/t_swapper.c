@@ -188,7 +188,7 @@ static void reads_closed(void *device, int to)
         CHECK(!read_on(i, stream, 0)); /* by then the last ones are not there */
     signal(SIGABRT, SIG_DFL);
     const void *stretch = closed[WEIGHTS - 1];
-    if (dup2(to, STDERR_FILENO) < 0)
+    if (redirect_stderr(to))
         _exit(1);
     standin_launch(stream, 10, &stretch, &weights[0].len, 1);
     cudaDeviceSynchronize();
@@ -267,7 +267,7 @@ static void passes_elsewhere(void *device, int to)
     sigaction(SIGSEGV, &act, NULL);
     sigaction(SIGBUS, &act, NULL);
     setenv("STANDIN_EVENTS_ELSEWHERE", "1", 1);
-    if (dup2(to, STDERR_FILENO) < 0)
+    if (redirect_stderr(to))
         _exit(1);
     for (unsigned n = 0; n < 2 * WEIGHTS; n++)
         read_on(n % WEIGHTS, stream, 20000);

@@ -172,9 +172,9 @@ static void named_by_others(void *none)
     CHECK(rename(path, spoilt) == 0);
     usleep(100000);
     int before = dup(STDERR_FILENO);
-    dup2(fileno(err), STDERR_FILENO);
+    CHECK(!redirect_stderr(fileno(err)));
     CHECK(load(fd[0], 0) == (ssize_t)WEIGHT_BYTES);
-    dup2(before, STDERR_FILENO);
+    CHECK(!redirect_stderr(before));
     CHECK(pread(fileno(err), said, sizeof said - 1, 0) > 0 && strstr(said, "?[2J?swapnet: off"));
     CHECK(!strchr(said, 27) && !strstr(said, "\nswapnet: off"));
 }
