@@ -15,7 +15,7 @@
 #include "scheduler/protocol/control.h"
 #include "scheduler/protocol/control_io.h"
 #include "scheduler/protocol/lease_record.h"
-#include "scheduler/daemon/systemd.h"
+#include "scheduler/protocol/systemd.h"
 
 #define BACKLOG 256
 

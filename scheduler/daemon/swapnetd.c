@@ -14,7 +14,7 @@
 
 #include "scheduler/daemon/daemon.h"
 #include "base/cpu_binding.h"
-#include "scheduler/daemon/systemd.h"
+#include "scheduler/protocol/systemd.h"
 #include "base/process.h"
 #include "base/size.h"
 #include "base/errmsg.h"

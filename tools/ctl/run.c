@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <signal.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -16,9 +15,8 @@
 #include "scheduler/protocol/control.h"
 #include "scheduler/protocol/label.h"
 #include "scheduler/protocol/lease_record.h"
+#include "scheduler/protocol/preload.h"
 #include "base/size.h"
-
-#define LIBRARY "libswapnet.so"
 
 /* Long options; values above 255 so that swn_cli_bad_option can tell them from short ones. */
 enum {
@@ -181,62 +179,20 @@ int ctl_run_check(void)
     return rc ? rc : check_words();
 }
 
-/* The path ../lib/libswapnet.so, relative to this program's file. 0 or -errno. */
-static int beside_binary(char *buf, size_t size)
+/* Puts the library in front of what LD_PRELOAD says. 0; -errno: said why. */
+static int preload(void)
 {
-    char self[PATH_MAX];
-    ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
-    if (n < 0)
-        return -errno;
-    self[n] = '\0';
-    for (int up = 0; up < 2; up++) {
-        char *slash = strrchr(self, '/');
-        if (!slash)
-            return -ENOENT;
-        *slash = '\0';
-    }
-    int len = snprintf(buf, size, "%s/lib/" LIBRARY, self);
-    return len < 0 || (size_t)len >= size ? -ENAMETOOLONG : 0;
-}
-
-/* The absolute path of the library, which stays valid when the program changes its directory. */
-static int find_library(char out[PATH_MAX])
-{
-    char beside[PATH_MAX] = LIBRARY;
-    const char *wanted = getenv("SWAPNET_LIBRARY");
-    struct stat st;
-    int rc = 0;
-    if (!wanted || !*wanted) {
-        rc = beside_binary(beside, sizeof(beside));
-        wanted = beside;
-    }
-    if (rc == 0 && (!realpath(wanted, out) || stat(out, &st) != 0 || access(out, R_OK) != 0))
-        rc = -errno;
-    if (rc == 0 && !S_ISREG(st.st_mode))
-        rc = -EINVAL;
+    char library[PATH_MAX], why[SWN_ERRMSG], *list;
+    int rc = swn_preload_find(getenv("SWAPNET_LIBRARY"), library, why);
     if (rc) {
-        swn_cli_error("cannot use the library '%s': %s; give its place with --library", wanted, strerror(-rc));
+        swn_cli_error("%s", why);
         return rc;
     }
-    if (strpbrk(out, ": ")) { /* both characters separate entries of LD_PRELOAD, and neither can be quoted */
-        swn_cli_error("the library '%s' has a space or a colon in its path: LD_PRELOAD cannot name it", out);
-        return -EINVAL;
-    }
-    return 0;
-}
-
-static int preload(const char *library)
-{
-    const char *before = getenv("LD_PRELOAD");
-    size_t len = strlen(library);
-    char *list;
-    if (!before || !*before)
-        return setenv("LD_PRELOAD", library, 1) ? -errno : 0;
-    if (strncmp(before, library, len) == 0 && (!before[len] || strchr(": ", before[len])))
-        return 0; /* already the first entry: swapnetctl run swapnetctl run */
-    if (asprintf(&list, "%s:%s", library, before) < 0)
-        return -ENOMEM;
-    int rc = setenv("LD_PRELOAD", list, 1) ? -errno : 0;
+    rc = swn_preload_list(library, getenv("LD_PRELOAD"), &list);
+    if (!rc && list && setenv("LD_PRELOAD", list, 1))
+        rc = -errno;
+    if (rc)
+        swn_cli_error("cannot set LD_PRELOAD: %s", strerror(-rc));
     free(list);
     return rc;
 }
@@ -273,18 +229,12 @@ static int take_options(int argc, char **argv, const char **profile)
 
 int ctl_run(int argc, char **argv)
 {
-    char library[PATH_MAX];
     const char *profile = NULL;
     int rc = take_options(argc, argv, &profile);
     if (rc == 1)
         return SWN_CLI_OK;
-    if (rc || ctl_share_resolve(profile) || ctl_run_check() != 0 || find_library(library) != 0)
+    if (rc || ctl_share_resolve(profile) || ctl_run_check() != 0 || preload() != 0)
         return CTL_RUN_FAILED;
-    rc = preload(library);
-    if (rc) {
-        swn_cli_error("cannot set LD_PRELOAD: %s", strerror(-rc));
-        return CTL_RUN_FAILED;
-    }
     char **command = argv + optind;
     execvp(command[0], command);
     rc = errno;

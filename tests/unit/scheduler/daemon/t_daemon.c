@@ -25,7 +25,7 @@
 #include "scheduler/daemon/lease_file.h"
 #include "scheduler/protocol/lease_record.h"
 #include "base/system_memory.h"
-#include "scheduler/daemon/systemd.h"
+#include "scheduler/protocol/systemd.h"
 #include "base/process.h"
 #include "base/process_memory.h"
 #include "base/errmsg.h"

@@ -1,7 +1,7 @@
-/* scheduler/daemon/systemd.h - the parts of systemd's service protocol that the daemon uses, without systemd's library:
- * readiness, and sockets handed over. */
-#ifndef SWN_SCHEDULER_DAEMON_SYSTEMD_H
-#define SWN_SCHEDULER_DAEMON_SYSTEMD_H
+/* scheduler/protocol/systemd.h - the parts of systemd's service protocol that our daemons use, without systemd's
+ * library: readiness, and sockets handed over. */
+#ifndef SWN_SCHEDULER_PROTOCOL_SYSTEMD_H
+#define SWN_SCHEDULER_PROTOCOL_SYSTEMD_H
 
 /* Sends "READY=1" and the like to $NOTIFY_SOCKET, a path or an abstract name. 0, also where there is none; -errno. */
 int swn_notify(const char *text);

@@ -1,6 +1,6 @@
-/* scheduler/daemon/systemd.c - sd_notify(3) and sd_listen_fds(3), by their documented protocols. */
+/* scheduler/protocol/systemd.c - sd_notify(3) and sd_listen_fds(3), by their documented protocols. */
 #define _GNU_SOURCE
-#include "scheduler/daemon/systemd.h"
+#include "scheduler/protocol/systemd.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,0 +1,69 @@
+/* scheduler/protocol/preload.c - see preload.h. */
+#define _GNU_SOURCE
+#include "scheduler/protocol/preload.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define LIBRARY "libswapnet.so"
+
+/* The path ../lib/libswapnet.so, relative to this program's file. 0 or -errno. */
+static int beside_binary(char *buf, size_t size)
+{
+    char self[PATH_MAX];
+    ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
+    if (n < 0)
+        return -errno;
+    self[n] = '\0';
+    for (int up = 0; up < 2; up++) {
+        char *slash = strrchr(self, '/');
+        if (!slash)
+            return -ENOENT;
+        *slash = '\0';
+    }
+    int len = snprintf(buf, size, "%s/lib/" LIBRARY, self);
+    return len < 0 || (size_t)len >= size ? -ENAMETOOLONG : 0;
+}
+
+int swn_preload_find(const char *wanted, char out[PATH_MAX], char why[SWN_ERRMSG])
+{
+    char beside[PATH_MAX] = LIBRARY;
+    struct stat st;
+    int rc = 0;
+    if (!wanted || !*wanted) {
+        rc = beside_binary(beside, sizeof(beside));
+        wanted = beside;
+    }
+    if (rc == 0 && (!realpath(wanted, out) || stat(out, &st) != 0 || access(out, R_OK) != 0))
+        rc = -errno;
+    if (rc == 0 && !S_ISREG(st.st_mode))
+        rc = -EINVAL;
+    if (rc)
+        return swn_errmsg(why, rc, "cannot use the library '%s': %s; give its place with --library", wanted,
+                          strerror(-rc));
+    if (strpbrk(out, ": ")) /* both characters separate entries of LD_PRELOAD, and neither can be quoted */
+        return swn_errmsg(why, -EINVAL,
+                          "the library '%s' has a space or a colon in its path: LD_PRELOAD cannot name it", out);
+    return 0;
+}
+
+int swn_preload_list(const char *library, const char *before, char **list)
+{
+    size_t len = strlen(library);
+    *list = NULL;
+    if (!before || !*before) {
+        *list = strdup(library);
+        return *list ? 0 : -ENOMEM;
+    }
+    if (strncmp(before, library, len) == 0 && (!before[len] || strchr(": ", before[len])))
+        return 0; /* already the first entry: swapnetctl run swapnetctl run */
+    if (asprintf(list, "%s:%s", library, before) < 0) {
+        *list = NULL;
+        return -ENOMEM;
+    }
+    return 0;
+}
