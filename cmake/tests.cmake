@@ -24,7 +24,8 @@ foreach(name t_unified t_device t_swapper t_pinned_cache t_host_register t_bounc
     set(${name}_LINK -Wl,-rpath,${PROJECT_BINARY_DIR}/tests/fakes)
 endforeach()
 # One thread, and no engine: nothing for the thread sanitizer, under which some of them take a minute.
-set(unit_tests_without_threads t_config t_partition_minmax t_divide t_access_order t_pickle t_reading_time t_plan t_plan_pieces t_queue_depth t_verify_log t_safetensors t_size t_checksum t_hook_baseline t_zip t_json_tensor t_oip t_oip_inflate t_model_config)
+set(unit_tests_without_threads t_config t_partition_minmax t_divide t_access_order t_pickle t_reading_time t_plan t_plan_pieces t_queue_depth t_verify_log t_safetensors t_size t_checksum t_hook_baseline t_zip t_json_tensor t_oip t_oip_inflate t_model_config
+    t_serve_queue t_repository t_server_metrics)
 foreach(source IN LISTS unit_tests)
     get_filename_component(name ${source} NAME_WE)
     if(SWAPNET_SANITIZE MATCHES thread AND name IN_LIST unit_tests_without_threads)

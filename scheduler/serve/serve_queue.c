@@ -1,0 +1,101 @@
+/* scheduler/serve/serve_queue.c - see serve_queue.h. */
+#include "scheduler/serve/serve_queue.h"
+
+void swn_serve_queue_add(struct swn_serve_queue *q, struct swn_serve_item *item)
+{
+    item->next = NULL;
+    item->prev = q->last;
+    if (q->last)
+        q->last->next = item;
+    else
+        q->first = item;
+    q->last = item;
+    q->count++;
+    q->waiting += !item->is_begun;
+}
+
+void swn_serve_queue_remove(struct swn_serve_queue *q, struct swn_serve_item *item)
+{
+    if (item->prev)
+        item->prev->next = item->next;
+    else
+        q->first = item->next;
+    if (item->next)
+        item->next->prev = item->prev;
+    else
+        q->last = item->prev;
+    item->prev = item->next = NULL;
+    q->count--;
+    q->waiting -= !item->is_begun;
+}
+
+struct swn_serve_item *swn_serve_queue_find(const struct swn_serve_queue *q, uint64_t id)
+{
+    for (struct swn_serve_item *item = q->first; item; item = item->next)
+        if (item->id == id)
+            return item;
+    return NULL;
+}
+
+struct swn_serve_item *swn_serve_queue_next(const struct swn_serve_queue *q, unsigned engine)
+{
+    struct swn_serve_item *oldest = NULL;
+
+    for (struct swn_serve_item *item = q->first; item; item = item->next) {
+        if (item->engine != engine)
+            continue;
+        if (item->state == SWN_SERVE_RUNS)
+            return NULL; /* one at a time */
+        if (item->state != SWN_SERVE_WAITS || !item->is_loaded || item->is_dropped)
+            continue;
+        if (!oldest || item->is_begun > oldest->is_begun)
+            oldest = item;
+    }
+    return oldest;
+}
+
+struct swn_serve_item *swn_serve_queue_late(const struct swn_serve_queue *q, uint64_t now_ns)
+{
+    for (struct swn_serve_item *item = q->first; item; item = item->next)
+        if (item->deadline_ns && item->deadline_ns <= now_ns && !item->is_dropped)
+            return item;
+    return NULL;
+}
+
+uint64_t swn_serve_queue_deadline(const struct swn_serve_queue *q)
+{
+    uint64_t next = 0;
+
+    for (struct swn_serve_item *item = q->first; item; item = item->next)
+        if (item->deadline_ns && !item->is_dropped && (!next || item->deadline_ns < next))
+            next = item->deadline_ns;
+    return next;
+}
+
+void swn_serve_queue_reset(struct swn_serve_queue *q, unsigned engine)
+{
+    for (struct swn_serve_item *item = q->first; item; item = item->next) {
+        if (item->engine != engine)
+            continue;
+        item->is_loaded = 0;
+        q->waiting += item->is_begun;
+        item->is_begun = 0;
+        item->group = 0;
+        item->state = SWN_SERVE_WAITS;
+    }
+}
+
+void swn_serve_item_begin(struct swn_serve_queue *q, struct swn_serve_item *item)
+{
+    q->waiting -= !item->is_begun;
+    item->is_begun = 1;
+    item->state = SWN_SERVE_RUNS;
+}
+
+int swn_serve_item_ran(struct swn_serve_item *item, uint32_t groups)
+{
+    item->group++;
+    item->groups = groups;
+    item->state = SWN_SERVE_WAITS;
+    return item->group >= groups;
+}

@@ -1,0 +1,61 @@
+/* scheduler/serve/serve_queue.h - the requests that are in the server, and which of them an engine runs next.
+ *
+ * An engine computes one layer group at a time, of any request that it has. What it runs next is decided when a group
+ * has ended, so that is when another request may go first, and when one that nobody waits for any more leaves. No I/O
+ * and no clock: times are arguments. For one thread.
+ */
+#ifndef SWN_SCHEDULER_SERVE_SERVE_QUEUE_H
+#define SWN_SCHEDULER_SERVE_SERVE_QUEUE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define SWN_ENGINES_MOST 8 /* the shared one, and those of quarantined models */
+
+enum swn_serve_state {
+    SWN_SERVE_WAITS, /* for a turn, or for its model */
+    SWN_SERVE_RUNS,  /* the engine was told to run its next group */
+    SWN_SERVE_STORES /* the engine was told to store its outputs */
+};
+
+/* Part of a request. The queue's fields are prev and next. */
+struct swn_serve_item {
+    struct swn_serve_item *prev, *next; /* by arrival */
+    uint64_t id;
+    uint64_t arrived_ns, deadline_ns; /* 0: no deadline */
+    uint32_t model;
+    unsigned engine;
+    uint32_t group, groups; /* the one to run next; how many there are, 0: not known yet */
+    enum swn_serve_state state;
+    uint8_t is_loaded;  /* the engine has its model */
+    uint8_t is_begun;   /* the engine knows it */
+    uint8_t is_dropped; /* nobody waits for it: it leaves at the next edge of a group */
+};
+
+struct swn_serve_queue {
+    struct swn_serve_item *first, *last;
+    size_t count, waiting; /* waiting: not begun */
+};
+
+void swn_serve_queue_add(struct swn_serve_queue *q, struct swn_serve_item *item);
+void swn_serve_queue_remove(struct swn_serve_queue *q, struct swn_serve_item *item);
+struct swn_serve_item *swn_serve_queue_find(const struct swn_serve_queue *q, uint64_t id);
+
+/* The policy: the request whose next group `engine` is to run now, or NULL. First come, first served: a request that
+ * has begun is run to its end; then the oldest whose model is loaded begins. Pure. */
+struct swn_serve_item *swn_serve_queue_next(const struct swn_serve_queue *q, unsigned engine);
+
+/* One whose deadline has passed at `now`, and that is not dropped yet; or NULL. */
+struct swn_serve_item *swn_serve_queue_late(const struct swn_serve_queue *q, uint64_t now_ns);
+/* The next deadline of those that are not dropped; 0: there is none. */
+uint64_t swn_serve_queue_deadline(const struct swn_serve_queue *q);
+
+/* The engine is gone: whatever it knew begins anew. */
+void swn_serve_queue_reset(struct swn_serve_queue *q, unsigned engine);
+
+/* Steps of one item. begin: its next group is with the engine. ran: that group has ended, and the request has `groups`;
+ * 1: it was the last one, so that its outputs are next; 0. */
+void swn_serve_item_begin(struct swn_serve_queue *q, struct swn_serve_item *item);
+int swn_serve_item_ran(struct swn_serve_item *item, uint32_t groups);
+
+#endif
