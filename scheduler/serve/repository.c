@@ -1,0 +1,226 @@
+/* scheduler/serve/repository.c - see repository.h. */
+#define _GNU_SOURCE
+#include "scheduler/serve/repository.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "scheduler/serve/repository_path.h"
+
+#define BELOW (O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK)
+
+struct swn_repository {
+    int fd;
+    char path[PATH_MAX];
+};
+
+int swn_repository_name_is_valid(const char *name, size_t length)
+{
+    static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-";
+
+    if (length == 0 || length >= SWN_REPOSITORY_NAME || name[0] == '.')
+        return 0;
+    for (size_t i = 0; i < length; i++)
+        if (!name[i] || !strchr(letters, name[i]))
+            return 0;
+    return 1;
+}
+
+int swn_repository_open(struct swn_repository **out, const char *path, char why[SWN_ERRMSG])
+{
+    struct swn_repository *r = calloc(1, sizeof *r);
+
+    if (!r)
+        return swn_errmsg(why, -ENOMEM, "out of memory");
+    r->fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (r->fd < 0 || !realpath(path, r->path)) {
+        int err = -errno;
+        swn_repository_close(r);
+        return swn_errmsg(why, err, "cannot open the model repository '%s': %s", path, strerror(-err));
+    }
+    *out = r;
+    return 0;
+}
+
+void swn_repository_close(struct swn_repository *r)
+{
+    if (r && r->fd >= 0)
+        close(r->fd);
+    free(r);
+}
+
+/* ---- folders ---- */
+
+/* A stream over a folder of its own offset. NULL with errno set. */
+static DIR *open_folder(int at, const char *name)
+{
+    int fd = openat(at, name, BELOW | O_DIRECTORY);
+    DIR *d = fd < 0 ? NULL : fdopendir(fd);
+
+    if (fd >= 0 && !d) {
+        int err = errno;
+        close(fd);
+        errno = err;
+    }
+    return d;
+}
+
+static int compare_names(const void *a, const void *b)
+{
+    return strcmp(a, b);
+}
+
+static int is_folder(int at, const char *name)
+{
+    struct stat st;
+    return fstatat(at, name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISDIR(st.st_mode);
+}
+
+int swn_repository_names(struct swn_repository *r, char (**names)[SWN_REPOSITORY_NAME], size_t *count)
+{
+    char(*list)[SWN_REPOSITORY_NAME] = calloc(SWN_REPOSITORY_MODELS, sizeof *list);
+    DIR *d = list ? open_folder(r->fd, ".") : NULL;
+    struct dirent *entry;
+    int rc = list ? d ? 0 : -errno : -ENOMEM;
+
+    *count = 0;
+    while (rc == 0 && (entry = readdir(d))) {
+        if (!swn_repository_name_is_valid(entry->d_name, strlen(entry->d_name)) || !is_folder(r->fd, entry->d_name))
+            continue;
+        if (*count == SWN_REPOSITORY_MODELS)
+            rc = -E2BIG;
+        else
+            memcpy(list[(*count)++], entry->d_name, strlen(entry->d_name) + 1);
+    }
+    if (d)
+        closedir(d);
+    if (rc) {
+        free(list);
+        return rc;
+    }
+    qsort(list, *count, sizeof *list, compare_names);
+    *names = list;
+    return 0;
+}
+
+/* ---- one model ---- */
+
+static int read_config(int folder, struct swn_model_config *config, char why[SWN_ERRMSG])
+{
+    char *text, said[SWN_ERRMSG];
+    struct stat st;
+    ssize_t n;
+    int rc, fd = openat(folder, "config.pbtxt", BELOW);
+
+    swn_model_config_init(config);
+    if (fd < 0)
+        return errno == ENOENT ? 0 : swn_errmsg(why, -errno, "cannot open config.pbtxt: %s", strerror(errno));
+    text = fstat(fd, &st) == 0 && S_ISREG(st.st_mode) ? malloc(SWN_CONFIG_BYTES + 1) : NULL;
+    n = text ? read(fd, text, SWN_CONFIG_BYTES + 1) : -1;
+    close(fd);
+    rc = n < 0 ? swn_errmsg(why, -EIO, "cannot read config.pbtxt")
+               : swn_model_config_parse(text, (size_t)n, config, said);
+    free(text);
+    return n >= 0 && rc ? swn_errmsg(why, rc, "config.pbtxt: %s", said) : rc;
+}
+
+/* The file of a version's folder: the one that the config names, or the first of the usual ones. 0 or -ENOENT. */
+static int find_file(int folder, const char *wanted, char file[SWN_CONFIG_NAME])
+{
+    const char *usual[] = {"model.pt", "model.pt2", "model.py"};
+    const char *const *names = *wanted ? &wanted : usual;
+    struct stat st;
+
+    for (size_t i = 0; i < (*wanted ? 1 : sizeof usual / sizeof *usual); i++)
+        if (fstatat(folder, names[i], &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(st.st_mode)) {
+            snprintf(file, SWN_CONFIG_NAME, "%s", names[i]);
+            return 0;
+        }
+    return -ENOENT;
+}
+
+static int is_wanted(const struct swn_config_versions *policy, int64_t version)
+{
+    if (policy->policy != SWN_VERSIONS_SPECIFIC)
+        return 1;
+    for (unsigned i = 0; i < policy->count; i++)
+        if (policy->versions[i] == version)
+            return 1;
+    return 0;
+}
+
+static int compare_versions(const void *a, const void *b)
+{
+    const struct swn_repository_version *x = a, *y = b;
+    return x->version < y->version ? -1 : x->version > y->version;
+}
+
+static int find_versions(DIR *d, struct swn_repository_model *out, char why[SWN_ERRMSG])
+{
+    const struct swn_config_versions *policy = &out->config.versions;
+    struct dirent *entry;
+    unsigned latest = policy->latest ? policy->latest : 1;
+
+    while ((entry = readdir(d))) {
+        struct swn_repository_version v;
+        int folder;
+        if (swn_model_version_parse(entry->d_name, strlen(entry->d_name), &v.version) || !is_wanted(policy, v.version))
+            continue;
+        folder = openat(dirfd(d), entry->d_name, BELOW | O_DIRECTORY);
+        if (folder < 0)
+            continue;
+        if (find_file(folder, out->config.file, v.file) == 0) {
+            if (out->count == SWN_REPOSITORY_VERSIONS) {
+                close(folder);
+                return swn_errmsg(why, -E2BIG, "more than %d versions", SWN_REPOSITORY_VERSIONS);
+            }
+            out->versions[out->count++] = v;
+        }
+        close(folder);
+    }
+    qsort(out->versions, out->count, sizeof *out->versions, compare_versions);
+    if (policy->policy == SWN_VERSIONS_LATEST && out->count > latest) {
+        memmove(out->versions, out->versions + out->count - latest, latest * sizeof *out->versions);
+        out->count = latest;
+    }
+    if (out->count == 0)
+        return swn_errmsg(why, -EINVAL, "no version of it has a file %s",
+                          *out->config.file ? out->config.file : "model.pt, model.pt2 or model.py");
+    return 0;
+}
+
+int swn_repository_model(struct swn_repository *r, const char *name, struct swn_repository_model *out,
+                         char why[SWN_ERRMSG])
+{
+    DIR *d = swn_repository_name_is_valid(name, strlen(name)) ? open_folder(r->fd, name) : NULL;
+    int rc;
+
+    out->count = 0;
+    swn_model_config_init(&out->config);
+    if (!d)
+        return swn_errmsg(why, -ENOENT, "no folder of that name is in the repository");
+    rc = read_config(dirfd(d), &out->config, why);
+    if (rc == 0 && *out->config.name && strcmp(out->config.name, name) != 0)
+        rc = swn_errmsg(why, -EINVAL, "config.pbtxt names another model, '%s'", out->config.name);
+    if (rc == 0 && *out->config.file && !swn_repository_name_is_valid(out->config.file, strlen(out->config.file)))
+        rc = swn_errmsg(why, -EINVAL, "config.pbtxt: default_model_filename is no name of a file");
+    if (rc == 0)
+        rc = find_versions(d, out, why);
+    closedir(d);
+    return rc;
+}
+
+int swn_repository_path(const struct swn_repository *r, const char *name, const struct swn_repository_version *v,
+                        char *to, size_t room)
+{
+    int n = snprintf(to, room, "%s/%s/%" PRId64 "/%s", r->path, name, v->version, v->file);
+    return n < 0 || (size_t)n >= room ? -ENAMETOOLONG : 0;
+}

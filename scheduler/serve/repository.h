@@ -1,0 +1,51 @@
+/* scheduler/serve/repository.h - what models there are: NAME/VERSION/model.{pt,pt2,py}, and NAME/config.pbtxt.
+ *
+ * Nothing outside of the repository is opened, whatever a name or a link in it says: each step goes below the
+ * repository's own descriptor, and no link is followed.
+ */
+#ifndef SWN_SCHEDULER_SERVE_REPOSITORY_H
+#define SWN_SCHEDULER_SERVE_REPOSITORY_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/errmsg.h"
+#include "scheduler/serve/model_config.h"
+
+#define SWN_REPOSITORY_NAME 129 /* bytes of a model's name with its terminator */
+#define SWN_REPOSITORY_MODELS 1024
+#define SWN_REPOSITORY_VERSIONS 64
+
+struct swn_repository;
+
+/* A name's letters are those of file names that need no quoting: A-Z a-z 0-9 . _ -, not beginning with '.'. */
+int swn_repository_name_is_valid(const char *name, size_t length);
+
+/* 0, or -errno with `why` filled. */
+int swn_repository_open(struct swn_repository **out, const char *path, char why[SWN_ERRMSG]);
+void swn_repository_close(struct swn_repository *r);
+
+/* The names of folders that may be models, sorted. *names is malloc'd, one block. 0; -E2BIG: more than
+ * SWN_REPOSITORY_MODELS; another -errno. */
+int swn_repository_names(struct swn_repository *r, char (**names)[SWN_REPOSITORY_NAME], size_t *count);
+
+struct swn_repository_version {
+    int64_t version;
+    char file[SWN_CONFIG_NAME]; /* in the version's folder */
+};
+
+struct swn_repository_model {
+    struct swn_model_config config;
+    unsigned count; /* versions to be served, by the config's policy, in ascending order */
+    struct swn_repository_version versions[SWN_REPOSITORY_VERSIONS];
+};
+
+/* Reads a model's folder. 0; -ENOENT: there is no such model; -errno: `why` says what is wrong with it. */
+int swn_repository_model(struct swn_repository *r, const char *name, struct swn_repository_model *out,
+                         char why[SWN_ERRMSG]);
+
+/* The path of a version's file, for an engine. 0 or -ENAMETOOLONG. */
+int swn_repository_path(const struct swn_repository *r, const char *name, const struct swn_repository_version *v,
+                        char *to, size_t room);
+
+#endif
