@@ -57,6 +57,13 @@ static void note(const char *what, uint64_t id, uint32_t group)
         dprintf(log_fd, "%s %" PRIu64 " %u\n", what, id, group);
 }
 
+/* Whatever handlers a sanitizer has put there. */
+static void die(int sig)
+{
+    signal(sig, SIG_DFL);
+    raise(sig);
+}
+
 static void take_word(struct model *m, char *word)
 {
     char *value = strchr(word, '=');
@@ -104,7 +111,7 @@ static enum swn_engine_status load(struct model *m, const char *path, const char
     while ((word = strsep(&save, " \n")))
         take_word(m, word);
     if (m->die_on_load)
-        raise(m->die_on_load);
+        die(m->die_on_load);
     *text = m->refuse;
     if (*m->refuse)
         return SWN_ENGINE_UNREADABLE;
@@ -174,7 +181,7 @@ static enum swn_engine_status run(const struct swn_engine_message *m, struct swn
     if (status || !r || !model->is_loaded)
         return status ? status : SWN_ENGINE_UNKNOWN;
     if (model->die && (!*model->die_if || is_there(model->die_if)))
-        raise(model->die);
+        die(model->die);
     if (is_there(model->hang_if))
         for (;;)
             pause();
@@ -258,7 +265,7 @@ int main(int argc, char **argv)
     if (getenv("FAKE_LOG"))
         log_fd = open(getenv("FAKE_LOG"), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
     if (getenv("FAKE_EXIT"))
-        return atoi(getenv("FAKE_EXIT"));
+        _exit(atoi(getenv("FAKE_EXIT")));
     if (fstat(fd, &st) || !in || !out)
         return 2;
     buffer_bytes = (uint64_t)st.st_size;
@@ -268,5 +275,5 @@ int main(int argc, char **argv)
     int rc = swn_engine_wire_send(socket, out, &m);
     while (rc == 0 && (rc = swn_engine_wire_receive(socket, in, buffer_bytes, &m)) > 0)
         rc = answer_to(&m, socket, out);
-    return rc < 0;
+    _exit(rc < 0);
 }

@@ -1,0 +1,462 @@
+/* scheduler/serve/serve_models.c - which models are served, and how each gets to where it is wanted.
+ *
+ * A model that is wanted stays so until it is unloaded, or does not load: whenever its engine is lost it is loaded
+ * again. A model leaves only when no request of it is with the engine; then it is loaded again if it is still wanted.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "scheduler/serve/serving_internal.h"
+
+#define MODELS_MOST 4096
+
+struct swn_served *swn_models_find(struct swn_serving *s, const char *name, int64_t version)
+{
+    struct swn_served *best = NULL;
+
+    for (size_t i = 0; i < s->count; i++) {
+        struct swn_served *m = s->models[i];
+        if (strcmp(m->name, name) != 0 || (version && m->version != version))
+            continue;
+        /* Without a version: the newest that is ready, or is to be, before any that is not. */
+        if (!best || m->is_wanted > best->is_wanted || (m->is_wanted == best->is_wanted && m->version > best->version))
+            best = m;
+    }
+    return best;
+}
+
+static void set_state(struct swn_serving *s, struct swn_served *m, enum swn_model_state state)
+{
+    m->state = state;
+    swn_requests_model_is(s, m, state == SWN_MODEL_READY && !m->is_leaving);
+}
+
+/* ---- the list ---- */
+
+static struct swn_served *add(struct swn_serving *s, const char *name, int64_t version)
+{
+    struct swn_served *m = swn_models_find(s, name, version), **more;
+
+    if (m && version && m->version == version)
+        return m;
+    if (s->count == MODELS_MOST || !(m = calloc(1, sizeof *m)))
+        return NULL;
+    more = realloc(s->models, (s->count + 1) * sizeof *more);
+    if (!more) {
+        free(m);
+        return NULL;
+    }
+    s->models = more;
+    m->number = (uint32_t)s->count;
+    m->version = version;
+    snprintf(m->name, sizeof m->name, "%s", name);
+    snprintf(m->reason, sizeof m->reason, "not loaded");
+    s->models[s->count++] = m;
+    return m;
+}
+
+void swn_models_free(struct swn_serving *s)
+{
+    for (size_t i = 0; i < s->count; i++) {
+        struct swn_served *m = s->models[i];
+        free(m->path);
+        free(m->config);
+        free(m->tensors);
+        free(m->engine_names);
+        free(m);
+    }
+    free(s->models);
+    s->models = NULL;
+    s->count = 0;
+}
+
+static void leave(struct swn_serving *s, struct swn_served *m, int is_wanted)
+{
+    m->is_wanted = (uint8_t)is_wanted;
+    if (m->state == SWN_MODEL_READY || m->state == SWN_MODEL_LOADING) {
+        m->is_leaving = 1;
+        set_state(s, m, m->state);
+    } else if (m->state != SWN_MODEL_UNLOADING) {
+        set_state(s, m, is_wanted ? SWN_MODEL_WANTED : SWN_MODEL_UNAVAILABLE);
+    }
+    if (!is_wanted)
+        snprintf(m->reason, sizeof m->reason, "unloaded");
+}
+
+/* A version of a model is to be loaded as the repository has it now. */
+static int want(struct swn_serving *s, const char *name, const struct swn_repository_model *found,
+                const struct swn_repository_version *v, char why[SWN_ERRMSG])
+{
+    struct swn_served *m = add(s, name, v->version);
+    struct swn_model_config *config = malloc(sizeof *config);
+    char path[PATH_MAX], *copy;
+
+    if (!m || !config || swn_repository_path(s->repository, name, v, path, sizeof path) || !(copy = strdup(path))) {
+        free(config);
+        return swn_errmsg(why, -ENOMEM, "no memory for it, or too many models");
+    }
+    *config = found->config;
+    free(m->config);
+    free(m->path);
+    m->config = config;
+    m->path = copy;
+    m->deaths = 0;
+    leave(s, m, 1);
+    return 0;
+}
+
+/* The model's versions are to be as the repository has them. 0, or -errno with `why` filled; a model of which nothing
+ * can be used is in the list with that as its reason. */
+static int want_model(struct swn_serving *s, const char *name, char why[SWN_ERRMSG])
+{
+    struct swn_repository_model *found = malloc(sizeof *found);
+    int rc = found ? swn_repository_model(s->repository, name, found, why) : swn_errmsg(why, -ENOMEM, "out of memory");
+
+    if (rc == -ENOENT) {
+        free(found);
+        return rc;
+    }
+    for (size_t i = 0; i < s->count && rc == 0; i++) {
+        int stays = 0;
+        for (unsigned k = 0; k < found->count; k++)
+            stays |= found->versions[k].version == s->models[i]->version;
+        if (strcmp(s->models[i]->name, name) == 0 && !stays)
+            leave(s, s->models[i], 0);
+    }
+    for (unsigned k = 0; rc == 0 && k < found->count; k++)
+        rc = want(s, name, found, &found->versions[k], why);
+    if (rc) {
+        struct swn_served *m = swn_models_find(s, name, 0);
+        m = m ? m : add(s, name, 0);
+        if (m && m->version == 0)
+            snprintf(m->reason, sizeof m->reason, "%s", why);
+    }
+    if (rc)
+        swn_serve_say("model %s: %s", name, why);
+    else if (*found->config.ignored && s->options.is_verbose)
+        swn_serve_say("model %s: config.pbtxt: without effect: %s", name, found->config.ignored);
+    free(found);
+    return rc;
+}
+
+static int is_asked_for(const struct swn_serving *s, const char *name)
+{
+    if (!s->options.is_explicit)
+        return 1;
+    for (size_t i = 0; i < s->options.load_count; i++)
+        if (!strcmp(s->options.load[i], name) || !strcmp(s->options.load[i], "*"))
+            return 1;
+    return 0;
+}
+
+int swn_models_start(struct swn_serving *s, char why[SWN_ERRMSG])
+{
+    char(*names)[SWN_REPOSITORY_NAME], said[SWN_ERRMSG];
+    size_t count;
+    int rc = swn_repository_names(s->repository, &names, &count);
+
+    if (rc)
+        return swn_errmsg(why, rc, "cannot read the model repository: %s", strerror(-rc));
+    for (size_t i = 0; i < count; i++) {
+        if (is_asked_for(s, names[i]))
+            want_model(s, names[i], said); /* one that fails is in the index with its reason; others go on */
+        else
+            add(s, names[i], 0);
+    }
+    free(names);
+    return 0;
+}
+
+/* ---- with the engine ---- */
+
+static int is_busy(const struct swn_serving *s, const struct swn_served *m)
+{
+    for (const struct swn_serve_item *item = s->queue.first; item; item = item->next)
+        if (item->model == m->number && item->is_begun)
+            return 1;
+    return 0;
+}
+
+static int is_asked(const struct swn_serving *s, const struct swn_served *m)
+{
+    for (const struct swn_serve_item *item = s->queue.first; item; item = item->next)
+        if (item->model == m->number)
+            return 1;
+    return 0;
+}
+
+/* The next model to load: one that requests wait for goes first. NULL also while one is being loaded. */
+static struct swn_served *next_to_load(struct swn_serving *s, unsigned engine)
+{
+    struct swn_served *next = NULL;
+
+    for (size_t i = 0; i < s->count; i++) {
+        struct swn_served *m = s->models[i];
+        if (m->engine != engine)
+            continue;
+        if (m->state == SWN_MODEL_LOADING || m->state == SWN_MODEL_UNLOADING)
+            return NULL;
+        if (m->state == SWN_MODEL_WANTED && (!next || (is_asked(s, m) && !is_asked(s, next))))
+            next = m;
+    }
+    return next;
+}
+
+void swn_models_advance(struct swn_serving *s, unsigned engine, uint64_t now)
+{
+    struct swn_engine_link *link = &s->engines[engine].link;
+    struct swn_served *next;
+
+    for (size_t i = 0; i < s->count; i++) {
+        struct swn_served *m = s->models[i];
+        struct swn_engine_message unload = {.op = SWN_ENGINE_UNLOAD, .model = m->number};
+        if (m->engine == engine && m->is_leaving && m->state == SWN_MODEL_READY && !is_busy(s, m) &&
+            swn_engine_link_tell(link, &unload, now) == 0)
+            set_state(s, m, SWN_MODEL_UNLOADING);
+    }
+    next = next_to_load(s, engine);
+    if (next) {
+        struct swn_engine_message load = {.op = SWN_ENGINE_LOAD, .model = next->number, .text = next->path};
+        int rc = swn_engine_link_tell(link, &load, now);
+        if (rc == 0)
+            set_state(s, next, SWN_MODEL_LOADING);
+        else if (rc == -EMSGSIZE)
+            swn_models_fail(s, next, "its path is too long");
+    }
+}
+
+/* The engine's tensor that the config's means: the one of its name, or, as Triton has it, NAME__INDEX. */
+static unsigned engine_tensor(const struct swn_wire_tensor *tensors, unsigned count, const char *name,
+                              unsigned position)
+{
+    const char *index = strstr(name, "__");
+
+    for (unsigned i = 0; i < count; i++)
+        if (strcmp(tensors[i].name, name) == 0)
+            return i;
+    if (index && index[2] >= '0' && index[2] <= '9') {
+        unsigned long n = strtoul(index + 2, NULL, 10);
+        return n < count ? (unsigned)n : count;
+    }
+    return position < count ? position : count;
+}
+
+/* Inputs or outputs as the config has them, where it has any. 0 or -EINVAL. */
+static int apply_config(const struct swn_served *m, const struct swn_config_tensor *wanted, unsigned wanted_count,
+                        struct swn_wire_tensor *tensors, char (*names)[SWN_WIRE_TENSOR_NAME], unsigned count)
+{
+    struct swn_wire_tensor theirs[SWN_WIRE_TENSORS];
+
+    memcpy(theirs, tensors, count * sizeof *theirs);
+    for (unsigned i = 0; i < count; i++)
+        memcpy(names[i], theirs[i].name, sizeof names[i]);
+    if (wanted_count == 0 || count == 0)
+        return 0;
+    if (wanted_count > count)
+        return -EINVAL;
+    for (unsigned i = 0; i < wanted_count; i++) {
+        const struct swn_wire_tensor *w = &wanted[i].tensor;
+        unsigned k = engine_tensor(theirs, count, w->name, i), batch = m->config->max_batch_size > 0;
+        if (k == count)
+            return -EINVAL;
+        memcpy(tensors[k].name, w->name, sizeof tensors[k].name);
+        if (tensors[k].element == SWN_ELEMENT_NONE) /* the model itself knows better */
+            tensors[k].element = w->element;
+        if (w->rank + batch > SWN_WIRE_RANK)
+            return -EINVAL;
+        tensors[k].rank = w->rank + batch;
+        tensors[k].shape[0] = -1;
+        memcpy(tensors[k].shape + batch, w->shape, w->rank * sizeof *w->shape);
+    }
+    return 0;
+}
+
+static int describe(struct swn_served *m, const struct swn_engine_message *loaded)
+{
+    size_t count = (size_t)loaded->inputs + loaded->outputs;
+    struct swn_wire_tensor *tensors = calloc(count + 1, sizeof *tensors);
+    char(*names)[SWN_WIRE_TENSOR_NAME] = calloc(count + 1, sizeof *names);
+
+    free(m->tensors);
+    free(m->engine_names);
+    m->tensors = tensors;
+    m->engine_names = names;
+    m->input_count = m->output_count = 0;
+    if (!tensors || !names)
+        return -ENOMEM;
+    if (count)
+        memcpy(tensors, loaded->tensors, count * sizeof *tensors);
+    m->input_count = loaded->inputs;
+    m->output_count = loaded->outputs;
+    m->weight_bytes = loaded->weight_bytes;
+    if (apply_config(m, m->config->inputs, m->config->input_count, tensors, names, m->input_count) ||
+        apply_config(m, m->config->outputs, m->config->output_count, tensors + m->input_count, names + m->input_count,
+                     m->output_count))
+        return -EINVAL;
+    return 0;
+}
+
+void swn_models_loaded(struct swn_serving *s, const struct swn_engine_message *m)
+{
+    struct swn_served *model = s->models[m->model];
+    char why[SWN_ERRMSG];
+    int rc;
+
+    if (m->status != SWN_ENGINE_OK) {
+        model->is_leaving = 0;
+        swn_errmsg(why, 0, "%s", *m->text ? m->text : "the engine does not load it");
+        swn_models_fail(s, model, why);
+        return;
+    }
+    rc = describe(model, m);
+    if (rc) {
+        /* The engine has it, and is to give it up. */
+        set_state(s, model, SWN_MODEL_READY);
+        leave(s, model, 0);
+        swn_models_fail(s, model,
+                        rc == -ENOMEM ? "out of memory" : "config.pbtxt has inputs or outputs that the model has not");
+        return;
+    }
+    *model->reason = '\0';
+    set_state(s, model, SWN_MODEL_READY);
+    if (s->options.is_verbose)
+        swn_serve_say("model %s, version %" PRId64 ": ready after %" PRIu64 " ms", model->name, model->version,
+                      m->ns / SWN_SERVE_MS);
+}
+
+/* Requests that wait for it get no answer any more. */
+static void disappoint(struct swn_serving *s, const struct swn_served *m)
+{
+    struct swn_serve_item *item, *next;
+
+    for (item = s->queue.first; item; item = next) {
+        next = item->next;
+        if (item->model == m->number)
+            swn_requests_drop(s, (struct swn_job *)item, 503, SWN_FAILURE_BACKEND, "model '%s' is unavailable: %s",
+                              m->name, m->reason);
+    }
+}
+
+void swn_models_unloaded(struct swn_serving *s, const struct swn_engine_message *m)
+{
+    struct swn_served *model = s->models[m->model];
+
+    model->is_leaving = 0;
+    model->weight_bytes = 0;
+    set_state(s, model, model->is_wanted ? SWN_MODEL_WANTED : SWN_MODEL_UNAVAILABLE);
+    if (!model->is_wanted)
+        disappoint(s, model);
+}
+
+void swn_models_fail(struct swn_serving *s, struct swn_served *model, const char *reason)
+{
+    snprintf(model->reason, sizeof model->reason, "%s", reason);
+    swn_serve_say("model %s, version %" PRId64 ": %s", model->name, model->version, model->reason);
+    model->is_wanted = 0;
+    if (!model->is_leaving)
+        set_state(s, model, SWN_MODEL_UNAVAILABLE);
+    disappoint(s, model);
+}
+
+void swn_models_lost(struct swn_serving *s, unsigned engine)
+{
+    for (size_t i = 0; i < s->count; i++) {
+        struct swn_served *m = s->models[i];
+        if (m->engine != engine)
+            continue;
+        m->is_leaving = 0;
+        m->weight_bytes = 0;
+        set_state(s, m, m->is_wanted ? SWN_MODEL_WANTED : SWN_MODEL_UNAVAILABLE);
+        if (!m->is_wanted)
+            disappoint(s, m);
+    }
+}
+
+/* ---- jobs ---- */
+
+static void wait_for_models(struct swn_serving *s, struct swn_job *job)
+{
+    job->next = s->loads;
+    s->loads = job;
+}
+
+void swn_models_load_job(struct swn_serving *s, struct swn_job *job)
+{
+    char why[SWN_ERRMSG];
+    int rc;
+
+    if (!s->options.is_explicit) {
+        swn_serve_refuse(s, job, 400,
+                         "explicit model load / unload is not allowed without --model-control-mode explicit");
+        return;
+    }
+    rc = s->is_draining ? swn_errmsg(why, -ESHUTDOWN, "the server is shutting down") : want_model(s, job->name, why);
+    if (rc)
+        swn_serve_refuse(s, job, rc == -ESHUTDOWN ? 503 : 400, "failed to load '%s': %s", job->name, why);
+    else
+        wait_for_models(s, job);
+}
+
+void swn_models_unload_job(struct swn_serving *s, struct swn_job *job)
+{
+    if (!s->options.is_explicit) {
+        swn_serve_refuse(s, job, 400,
+                         "explicit model load / unload is not allowed without --model-control-mode explicit");
+        return;
+    }
+    if (!swn_models_find(s, job->name, 0)) {
+        swn_serve_refuse(s, job, 400, "failed to unload '%s': no model of that name is there", job->name);
+        return;
+    }
+    for (size_t i = 0; i < s->count; i++)
+        if (strcmp(s->models[i]->name, job->name) == 0) {
+            leave(s, s->models[i], 0);
+            if (s->models[i]->state == SWN_MODEL_UNAVAILABLE)
+                disappoint(s, s->models[i]);
+        }
+    wait_for_models(s, job);
+}
+
+/* 1: none of the model's versions is on its way. *failed: one that was to be loaded is not. */
+static int is_settled(struct swn_serving *s, const char *name, const struct swn_served **failed)
+{
+    int ready = 0;
+
+    *failed = NULL;
+    for (size_t i = 0; i < s->count; i++) {
+        const struct swn_served *m = s->models[i];
+        if (strcmp(m->name, name) != 0)
+            continue;
+        if (m->is_leaving || (m->state != SWN_MODEL_READY && m->state != SWN_MODEL_UNAVAILABLE))
+            return 0;
+        ready |= m->state == SWN_MODEL_READY;
+        if (m->state == SWN_MODEL_UNAVAILABLE && strcmp(m->reason, "unloaded") != 0)
+            *failed = m;
+    }
+    if (ready)
+        *failed = NULL;
+    return 1;
+}
+
+void swn_models_settle(struct swn_serving *s)
+{
+    const struct swn_served *failed;
+
+    for (struct swn_job **at = &s->loads; *at;) {
+        struct swn_job *job = *at;
+        if (!is_settled(s, job->name, &failed)) {
+            at = &job->next;
+            continue;
+        }
+        *at = job->next;
+        if (job->kind == SWN_JOB_LOAD && failed)
+            swn_serve_refuse(s, job, 400, "failed to load '%s': %s", job->name, failed->reason);
+        else
+            swn_serve_finish(s, job);
+    }
+}

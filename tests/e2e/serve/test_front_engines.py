@@ -1,0 +1,315 @@
+"""What swapnet-serve does with requests that are late, engines that die, models that come and go, and when it is to end."""
+import concurrent.futures
+import json
+import os
+import signal
+import socket
+import subprocess
+import threading
+
+import pytest
+
+import serve_front
+from serve_front import Front, binary, body_of, front, outputs, repository, tensor, wait_for
+
+pytestmark = pytest.mark.skipif(not serve_front.SERVE.exists(), reason="swapnet-serve is not built: no libmicrohttpd")
+
+VALUES = [0.0, 1.5, -2.25, 1024.0]
+BODY = body_of(tensor(VALUES))
+
+
+def index_of(f):
+    return {one["name"]: one for one in json.loads(f.ask("POST", "/v2/repository/index")[2])}
+
+
+# ---- time and room ----
+
+def test_full_buffer_is_said_at_once(tmp_path):
+    repo = repository(tmp_path, slow="slow_ms=300 groups=2")
+    with front(repo, "--buffers", "3M", "--body-limit", "1M") as f:
+        f.ready()
+        large = binary([1.0] * 240000)
+        with concurrent.futures.ThreadPoolExecutor(8) as pool:
+            answers = list(pool.map(lambda _: f.infer("slow", *large), range(8)))
+        refused = [answer for answer in answers if answer[0] != 200]
+        assert refused
+        assert all(answer[0] == 503 and answer[1]["Retry-After"] == "1" for answer in refused)
+        wait_for(lambda: f.metric("swapnet_serve_buffer_used_bytes") == 0)
+        assert f.infer("slow", *large)[0] == 200
+
+
+def test_too_many_requests_are_refused(tmp_path):
+    repo = repository(tmp_path, slow="slow_ms=300 groups=2")
+    with front(repo, "--queue", "2") as f:
+        f.ready()
+        with concurrent.futures.ThreadPoolExecutor(8) as pool:
+            answers = list(pool.map(lambda _: f.infer("slow", BODY)[0], range(8)))
+        assert set(answers) == {200, 503}
+
+
+def test_deadline_drops_a_request_at_the_next_group(tmp_path):
+    repo = repository(tmp_path / "repo", slow="slow_ms=100 groups=1000")
+    log = tmp_path / "log"
+    with front(repo, env={"FAKE_LOG": str(log)}) as f:
+        f.ready()
+        answer = f.infer("slow", body_of(tensor(VALUES), parameters={"timeout": 150000}))
+        assert answer[0] == 503
+        assert "time" in json.loads(answer[2])["error"]
+        wait_for(lambda: "DROP" in log.read_text())
+        assert f.metric('nv_inference_request_failure{model="slow",version="1",reason="REJECTED"}') == 1
+        assert f.metric("swapnet_serve_requests") == 0
+
+
+def test_client_that_leaves_is_dropped(tmp_path):
+    repo = repository(tmp_path / "repo", slow="slow_ms=50 groups=10000", echo="")
+    log = tmp_path / "log"
+    with front(repo, env={"FAKE_LOG": str(log)}) as f:
+        f.ready()
+        with f.dial() as s:
+            s.sendall(b"POST /v2/models/slow/infer HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(BODY) + BODY)
+            wait_for(lambda: "RUN" in log.read_text())
+        wait_for(lambda: "DROP" in log.read_text())
+        assert f.infer("echo", BODY)[0] == 200
+        assert f.metric('nv_inference_request_failure{model="slow",version="1",reason="CANCELED"}') == 1
+
+
+# ---- engines that fail ----
+
+def test_killed_engine_loses_no_request(tmp_path):
+    repo = repository(tmp_path, echo="slow_ms=2")
+    with front(repo) as f:
+        f.ready()
+        done, stop = [], threading.Event()
+
+        def work():
+            c = f.connection()
+            while not stop.is_set():
+                done.append(f.infer("echo", BODY, connection=c)[0])
+            c.close()
+        threads = [threading.Thread(target=work) for _ in range(4)]
+        try:
+            for thread in threads:
+                thread.start()
+            for _ in range(20):
+                before = len(done)
+                wait_for(lambda: f.engines() and len(done) >= before + 4, "work")  # pylint: disable=cell-var-from-loop
+                os.kill(f.engines()[0], signal.SIGKILL)
+            before = len(done)
+            wait_for(lambda: len(done) > before + 4, "work after the last")
+        finally:
+            stop.set()
+            for thread in threads:
+                thread.join()
+        assert set(done) == {200}
+        assert f.metric("swapnet_serve_engine_restarts_total") >= 20
+        assert f.metric('swapnet_serve_model_quarantined{model="echo",version="1"}') == 0
+        f.ready()
+
+
+def test_crash_is_retried_once(tmp_path):
+    flag = tmp_path / "flag"
+    repo = repository(tmp_path / "repo", once=f"die={signal.SIGSEGV.value} die_if={flag}")
+    with front(repo) as f:
+        f.ready()
+        flag.touch()
+        assert f.infer("once", BODY)[0] == 200
+        assert not flag.exists()
+        assert f.metric("swapnet_serve_engine_restarts_total") == 1
+
+
+def test_model_under_which_engines_die_is_set_apart(tmp_path):
+    repo = repository(tmp_path, evil=f"die={signal.SIGABRT.value}", echo="")
+    with front(repo) as f:
+        f.ready()
+        answer = f.infer("evil", BODY)
+        assert answer[0] == 500
+        assert "died" in json.loads(answer[2])["error"]
+        wait_for(lambda: f.metric('swapnet_serve_model_quarantined{model="evil",version="1"}') == 1)
+        wait_for(lambda: f.metric("swapnet_serve_engines_up") == 2)
+        f.ready()
+        assert "quarantined" in index_of(f)["evil"]["reason"]
+        before = f.engines()
+        assert f.infer("evil", BODY)[0] in (500, 503)  # its own engine dies, twice
+        assert set(before) & set(f.engines()), "the shared engine has died as well"
+        assert f.infer("echo", BODY)[0] == 200
+        wait_for(lambda: "again and again" in index_of(f)["evil"]["reason"])
+        assert f.infer("evil", BODY)[0] == 503
+        assert not f.is_ready()
+        assert f.get("/v2/models/echo/ready")[0] == 200
+
+
+def test_hung_group_is_ended(tmp_path):
+    flag = tmp_path / "flag"
+    repo = repository(tmp_path / "repo", hang=f"hang_if={flag}")
+    with front(repo, "--group-timeout-ms", "300") as f:
+        f.ready()
+        flag.touch()
+        assert f.infer("hang", BODY)[0] == 200  # again, without the file
+        f.said("has not answered in time")
+
+
+def test_engine_that_does_not_start_is_said(tmp_path):
+    repo = repository(tmp_path, echo="")
+    with front(repo, env={"FAKE_EXIT": "3"}) as f:
+        f.said("died at its start: exit status 3")
+        assert f.get("/v2/health/live")[0] == 200
+        assert not f.is_ready()
+        assert f.infer("echo", BODY)[0] == 503
+
+
+def test_model_that_kills_its_loader_does_not_stop_the_others(tmp_path):
+    repo = repository(tmp_path, evil=f"die_on_load={signal.SIGSEGV.value}", echo="", bad="refuse=no_model")
+    with front(repo, "--strict-readiness", "false") as f:
+        wait_for(lambda: "again and again" in index_of(f)["evil"]["reason"])
+        assert f.infer("echo", BODY)[0] == 200
+        wait_for(f.is_ready)
+        assert index_of(f)["bad"]["reason"] == "no_model"
+
+
+def test_engines_die_with_the_server(tmp_path):
+    f = Front(repository(tmp_path, echo=""))
+    wait_for(f.is_ready)
+    engines = f.engines()
+    assert engines
+    f.process.kill()
+    f.process.communicate()
+
+    def are_gone():
+        return not any(os.path.exists(f"/proc/{pid}") and "Z" not in open(f"/proc/{pid}/stat", encoding="ascii").read().split()[2]
+                       for pid in engines)
+    wait_for(are_gone)
+
+
+# ---- models that come and go ----
+
+def test_explicit_models_are_loaded_when_asked_for(tmp_path):
+    repo = repository(tmp_path, echo="", other="", bad="refuse=no_model")
+    with front(repo, "--model-control-mode=explicit", "--load-model=other") as f:
+        f.ready()
+        assert f.infer("other", BODY)[0] == 200
+        assert f.infer("echo", BODY)[0] == 404
+        assert f.ask("POST", "/v2/repository/models/echo/load")[0] == 200
+        assert f.infer("echo", BODY)[0] == 200
+        assert f.ask("POST", "/v2/repository/models/echo/load", b'{"parameters":{"config":"{}"}}')[0] == 400
+        assert f.ask("POST", "/v2/repository/models/echo/load", b'{"parameters":{"file:1/model.pt":"x"}}')[0] == 400
+        assert "no_model" in f.ask("POST", "/v2/repository/models/bad/load")[2].decode()
+        assert f.ask("POST", "/v2/repository/models/none/load")[0] == 400
+        assert f.ask("POST", "/v2/repository/models/echo/unload")[0] == 200
+        assert f.infer("echo", BODY)[0] in (404, 503)
+        (repo / "echo" / "2").mkdir()
+        (repo / "echo" / "2" / "model.pt").write_text("type=INT8")
+        assert f.ask("POST", "/v2/repository/models/echo/load")[0] == 200
+        assert json.loads(f.get("/v2/models/echo")[2])["versions"] == ["2"]
+        assert f.infer("echo", body_of(tensor([1], kind="INT8")))[0] == 200
+        ready = json.loads(f.ask("POST", "/v2/repository/index", b'{"ready":true}')[2])
+        assert {(one["name"], one["version"]) for one in ready} == {("echo", "2"), ("other", "1")}
+
+
+def test_reloading_loses_no_request(tmp_path):
+    repo = repository(tmp_path, echo="slow_ms=1")
+    with front(repo, "--model-control-mode", "explicit", "--load-model", "*") as f:
+        f.ready()
+        with concurrent.futures.ThreadPoolExecutor(5) as pool:
+            work = [pool.submit(f.infer, "echo", BODY) for _ in range(100)]
+            for _ in range(10):
+                assert f.ask("POST", "/v2/repository/models/echo/load")[0] == 200
+            assert {one.result()[0] for one in work} == {200}
+
+
+def test_config_names_the_tensors(tmp_path):
+    repo = repository(tmp_path, echo="type=FP32")
+    (repo / "echo" / "config.pbtxt").write_text('name: "echo"\nmax_batch_size: 8\n'
+                                                'input [{name: "in__0" data_type: TYPE_FP32 dims: [4]}]\n'
+                                                'output [{name: "out__0" data_type: TYPE_FP32 dims: [4]}]\n')
+    with front(repo) as f:
+        f.ready()
+        assert outputs(f.infer("echo", body_of(tensor(VALUES, "in__0")))) == {"out__0": VALUES}
+        assert f.infer("echo", body_of(tensor(VALUES[:3], "in__0")))[0] == 400
+        assert json.loads(f.get("/v2/models/echo")[2])["inputs"][0]["shape"] == [-1, 4]
+
+
+# ---- begin and end ----
+
+def test_drain_answers_what_is_on_its_way(tmp_path):
+    f = Front(repository(tmp_path, slow="slow_ms=200 groups=3"))
+    try:
+        wait_for(f.is_ready)
+        idle = f.connection()
+        f.ask("GET", "/v2", connection=idle)
+        with concurrent.futures.ThreadPoolExecutor(4) as pool:
+            work = [pool.submit(f.infer, "slow", BODY) for _ in range(3)]
+            wait_for(lambda: f.metric("swapnet_serve_requests") == 3)
+            f.process.send_signal(signal.SIGTERM)
+            f.said("told to end")
+            answer = f.infer("slow", BODY, connection=idle)
+            assert answer[0] == 503
+            assert answer[1]["Connection"].lower() == "close"
+            with pytest.raises(OSError):
+                f.dial()
+            assert [one.result()[0] for one in work] == [200] * 3
+        assert f.wait() == 0, f.log
+    finally:
+        f.process.kill()
+
+
+def test_drain_has_an_end(tmp_path):
+    f = Front(repository(tmp_path, slow="slow_ms=100 groups=100000"), "--exit-timeout-secs", "1")
+    try:
+        wait_for(f.is_ready)
+        with concurrent.futures.ThreadPoolExecutor(1) as pool:
+            work = pool.submit(f.infer, "slow", BODY)
+            wait_for(lambda: f.metric("swapnet_serve_requests") == 1)
+            assert f.end() == 0, f.log
+            assert work.result()[0] == 503
+    finally:
+        f.process.kill()
+
+
+def test_systemd_is_told(tmp_path):
+    path = tmp_path / "notify"
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as s:
+        s.bind(str(path))
+        s.settimeout(serve_front.PATIENCE_S)
+        with front(repository(tmp_path / "repo", echo=""), env={"NOTIFY_SOCKET": str(path)}):
+            assert s.recv(4096).startswith(b"READY=1")
+            assert s.recv(4096) == b"WATCHDOG=1"
+
+
+def test_metrics_have_a_port_of_their_own(tmp_path):
+    with front(repository(tmp_path, echo=""), "--metrics-port", "0", "--metrics-address", "127.0.0.1") as f:
+        other, everything = int(f.said(r"metrics on port (\d+)")[1]), f.port
+        assert f.get("/metrics")[0] == 404
+        f.port = other
+        assert f.get("/metrics")[0] == 200
+        assert f.get("/v2")[0] == 404
+        f.port = everything
+
+
+@pytest.mark.parametrize("options, said", [
+    (["--memory", "800M"], "--model-repository is missing"), (["--model-repository", "/tmp"], "--memory is missing"),
+    (["--no-such", "1"], "unknown option '--no-such'"), (["--memory", "1M"], "--memory '1M' is not right"),
+    (["--memory"], "a value is missing"), (["x"], "unexpected argument"),
+    (["--model-repository", "/tmp", "--memory", "64M", "--buffers", "63M"], "leaves too little"),
+    (["--model-control-mode", "poll"], "use none or explicit"),
+])
+def test_wrong_usage_is_said(options, said):
+    done = subprocess.run([serve_front.SERVE, *options], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 2
+    assert said in done.stderr
+
+
+def test_options_of_triton_are_taken(tmp_path):
+    with front(repository(tmp_path, echo=""), "--allow-grpc=true", "--grpc-port=8001", "--backend-config=a,b=c",
+               "--strict-model-config", "false", "--log-verbose=1", "--exit-timeout-secs=5") as f:
+        f.ready()
+        f.said("gRPC is not built in")
+        f.said("--grpc-port has no effect here")
+
+
+def test_port_that_is_taken_is_said(tmp_path):
+    repo = repository(tmp_path, echo="")
+    with front(repo) as f:
+        done = subprocess.run([serve_front.SERVE, "--model-repository", repo, "--memory", "200M", "--http-port", str(f.port),
+                               "--library", "none"], capture_output=True, text=True, timeout=60, check=False)
+        assert done.returncode == 1
+        assert "cannot listen" in done.stderr
