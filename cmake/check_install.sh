@@ -16,8 +16,11 @@ want+=("$bindir/swapnetctl" "$bindir/swapnetd" "$bindir/swapnet-partition" "$lib
     include/swapnet.h lib/systemd/system/swapnetd.service lib/systemd/system/swapnetd.socket
     "$datadir"/swapnet/devices/{jetson-nx,jetson-nano,raspberry-pi-3b-plus,raspberry-pi-4b}.json
     "$datadir"/bash-completion/completions/{swapnetctl,swapnet-partition})
+if [ -e "$build/bin/swapnet-serve" ]; then # libmicrohttpd was there
+    want+=("$bindir/swapnet-serve" lib/systemd/system/swapnet-serve.service)
+fi
 if [ -d "$build/man" ]; then # scdoc was there
-    want+=("$mandir"/man{1/swapnetctl.1,1/swapnet-partition.1,7/swapnet.7,8/swapnetd.8})
+    want+=("$mandir"/man{1/swapnetctl.1,1/swapnet-partition.1,7/swapnet.7,8/swapnetd.8,8/swapnet-serve.8})
 fi
 for file in "${want[@]}"; do
     if [ ! -s "$prefix/$file" ]; then
