@@ -5,8 +5,8 @@ import harness
 
 FORMS = ("convnet traced", "convnet scripted", "mlp traced", "branches", "containers", "in place", "state", "same", "forked",
          "half", "integers")
-TORCHVISION = ("alexnet convnext_tiny densenet121 efficientnet_b0 googlenet inception_v3 maxvit_t mnasnet1_0 mobilenet_v2 "
-               "mobilenet_v3_small regnet_y_400mf resnet18 resnet50 resnext50_32x4d shufflenet_v2_x1_0 squeezenet1_1 swin_t "
+TORCHVISION = ("alexnet convnext_tiny densenet121 googlenet inception_v3 maxvit_t mnasnet1_0 mobilenet_v2 "
+               "mobilenet_v3_small regnet_y_400mf resnet18 resnet50 resnet101 resnext50_32x4d shufflenet_v2_x1_0 squeezenet1_1 swin_t "
                "vgg11 vgg19 vit_b_16").split()
 
 

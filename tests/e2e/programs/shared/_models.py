@@ -80,7 +80,7 @@ _TORCHVISION_MODELS = {
     "vgg19": "vgg", "resnet18": "resnet", "resnet101": "resnet", "resnet152": "resnet",
     "vit_b_16": "vision_transformer", "mobilenet_v2": "mobilenetv2",
     # Served ones only.
-    "alexnet": "alexnet", "convnext_tiny": "convnext", "densenet121": "densenet", "efficientnet_b0": "efficientnet",
+    "alexnet": "alexnet", "convnext_tiny": "convnext", "densenet121": "densenet",
     "googlenet": "googlenet", "inception_v3": "inception", "maxvit_t": "maxvit", "mnasnet1_0": "mnasnet",
     "mobilenet_v3_small": "mobilenetv3", "regnet_y_400mf": "regnet", "resnet50": "resnet", "resnext50_32x4d": "resnet",
     "shufflenet_v2_x1_0": "shufflenetv2", "squeezenet1_1": "squeezenet", "swin_t": "swin_transformer", "vgg11": "vgg",
