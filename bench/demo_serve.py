@@ -30,6 +30,7 @@ ROUNDS = 5
 BESIDE = 170 * MIB
 TIMEOUT_SECONDS = 600
 COLUMNS = ("model", "size MiB", "requests", "first ms", "median ms", "same bits")
+PROGRAMS = variants.HERE / "serve_programs.py"
 CLIENTS = variants.HERE.parent.parent / ".deps" / "clients" / "bin" / "python"
 
 
@@ -39,7 +40,7 @@ def progress(text):
 
 def make_models(python, repository, samples):
     """{name: bytes}"""
-    lines = subprocess.run([python, str(variants.HERE / "serve_models.py"), str(repository), str(samples), *MODELS],
+    lines = subprocess.run([python, str(PROGRAMS), "models", str(repository), str(samples), *MODELS],
                            check=True, stdout=subprocess.PIPE, text=True, env=variants.plain_environment()).stdout
     return {name: int(size) for name, size in map(str.split, lines.splitlines())}
 
@@ -84,13 +85,13 @@ def by_curl(port, name, samples):
 
 
 def _curl(*arguments):
-    return subprocess.run(["curl", "-sS", "--fail-with-body", "--retry", "5", "--retry-all-errors", "--max-time", "300",
+    return subprocess.run(["curl", "-sS", "--fail-with-body", "--retry", "8", "--retry-all-errors", "--max-time", "300",
                            *arguments], check=True, stdout=subprocess.PIPE).stdout
 
 
 def by_client(port, samples):
     """[{model, seconds, same}] of tritonclient's requests."""
-    lines = subprocess.run([str(CLIENTS), str(variants.HERE / "serve_client.py"), str(port), str(samples), str(ROUNDS),
+    lines = subprocess.run([str(CLIENTS), str(PROGRAMS), "client", str(port), str(samples), str(ROUNDS),
                             *MODELS], check=True, stdout=subprocess.PIPE, text=True, timeout=TIMEOUT_SECONDS).stdout
     return [json.loads(line) for line in lines.splitlines()]
 
@@ -126,7 +127,7 @@ def main():
     with group_kind("swapnet-demo-serve", memory + BESIDE) as group:
         sampler.watch(group)
         with serving(python, args.build.resolve(), repository, memory, group, store) as (port, process):
-            _curl(f"http://127.0.0.1:{port}/v2/health/ready")
+            _curl("--silent", "--no-show-error", f"http://127.0.0.1:{port}/v2/health/ready")
             progress("one request for each by curl")
             curl = {name: by_curl(port, name, samples) for name in MODELS}
             progress(f"{ROUNDS} rounds by tritonclient")
