@@ -570,6 +570,7 @@ static int read_meta(struct reader *r, json_t *j, int fixed, struct swn_exported
     m->dtype = json_integer_value(dtype);
     m->layout = json_integer_value(layout);
     m->rank = (uint32_t)json_array_size(sizes);
+    m->requires_grad = json_is_true(json_object_get(j, "requires_grad"));
     for (i = 0; !rc && i < m->rank; i++)
         rc = read_dimension(r, json_array_get(sizes, i), &m->sizes[i]);
     for (i = 0; !rc && fixed && i <= m->rank; i++) {
@@ -807,10 +808,71 @@ static int read_ranges(struct reader *r, json_t *root)
     return 0;
 }
 
+/* The dimension that "L['x'].size()[0]" names; moves *at past it. NULL: it names none. */
+static const struct swn_exported_dimension *guarded(const struct swn_exported *e, const char **at)
+{
+    char name[65];
+    unsigned index;
+    int end = 0;
+    size_t i;
+
+    if (sscanf(*at, "L['%64[^']'].size()[%3u]%n", name, &index, &end) != 2 || !end)
+        return NULL;
+    for (i = 0; i < e->input_count; i++)
+        if (e->inputs[i].source == SWN_EXPORTED_USER && !strcmp(e->inputs[i].name, name))
+            break;
+    if (i == e->input_count || index >= e->inputs[i].meta.rank)
+        return NULL;
+    *at += end;
+    return &e->inputs[i].meta.sizes[index];
+}
+
+/* A condition in Python that sizes say already, or that bounds a symbol: one dimension is that of another input, or at
+ * least or at most a number. Any other condition refuses the file, as nobody here can check it. */
+static int read_guard(struct reader *r, const char *guard)
+{
+    const char *at = guard;
+    const struct swn_exported_dimension *d = guarded(r->e, &at), *same;
+    struct swn_exported_symbol *s = d && !d->any && d->factor == 1 && !d->size ? &r->e->symbols[d->symbol] : NULL;
+    int end = 0, least;
+    long long bound;
+
+    if (d && !d->any && !strncmp(at, " == ", 4)) {
+        at += 4;
+        same = guarded(r->e, &at);
+        if (same && !*at && !memcmp(d, same, sizeof *d))
+            return 0;
+    } else if (s && (!strncmp(at, " >= ", 4) || !strncmp(at, " <= ", 4))) {
+        least = at[1] == '>';
+        if (sscanf(at + 4, "%18lld%n", &bound, &end) == 1 && end && !at[4 + end]) {
+            if (least && bound > s->least)
+                s->least = bound;
+            if (!least && bound < s->most)
+                s->most = bound;
+            return 0;
+        }
+    }
+    return refuse(r, "the program has a condition on its inputs that cannot be checked: %.120s", guard);
+}
+
+static int read_guards(struct reader *r, json_t *root)
+{
+    json_t *guards = json_object_get(root, "guards_code");
+    size_t i;
+    int rc = 0;
+
+    for (i = 0; !rc && i < json_array_size(guards); i++) {
+        const char *guard = json_string_value(json_array_get(guards, i));
+
+        rc = guard ? read_guard(r, guard) : refuse(r, "a condition is no text");
+    }
+    return rc;
+}
+
 static int read_model(struct reader *r, json_t *root)
 {
     json_t *version = json_object_get(json_object_get(root, "schema_version"), "major");
-    json_t *module = member(r, root, "graph_module", JSON_OBJECT), *guards = json_object_get(root, "guards_code");
+    json_t *module = member(r, root, "graph_module", JSON_OBJECT);
     json_t *graph = module ? member(r, module, "graph", JSON_OBJECT) : NULL;
     json_t *signature = module ? member(r, module, "signature", JSON_OBJECT) : NULL;
     int rc;
@@ -819,9 +881,6 @@ static int read_model(struct reader *r, json_t *root)
         return -EINVAL;
     if (json_integer_value(version) != 8)
         return refuse(r, "the schema of the file is not of version 8");
-    if (json_array_size(guards))
-        return refuse(r, "the program has conditions on its inputs in Python, which cannot be served: %.120s",
-                      json_string_value(json_array_get(guards, 0)) ? json_string_value(json_array_get(guards, 0)) : "");
     rc = read_inputs(r, graph, signature);
     if (!rc)
         rc = read_nodes(r, graph, 0);
@@ -829,7 +888,9 @@ static int read_model(struct reader *r, json_t *root)
         rc = read_outputs(r, graph, signature, module);
     if (!rc)
         name_inputs(r, module);
-    return rc ? rc : read_ranges(r, root);
+    if (!rc)
+        rc = read_ranges(r, root);
+    return rc ? rc : read_guards(r, root);
 }
 
 int swn_exported_read(struct swn_exported **out, const char *model, size_t model_bytes, const char *weights,

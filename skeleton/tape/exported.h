@@ -61,6 +61,7 @@ struct swn_exported_meta {
     uint32_t rank;
     struct swn_exported_dimension sizes[SWN_EXPORTED_RANK];
     int64_t strides[SWN_EXPORTED_RANK], offset; /* of weights */
+    int requires_grad;                          /* operators choose their way by it */
 };
 
 struct swn_exported_symbol {

@@ -121,13 +121,37 @@ static void what_is_wrong_is_said(void **state)
     refused(t, MODEL, "\"major\": 8", "\"major\": 9", "version 8");
     refused(t, MODEL, "\"major\": 8", "\"major\": 8, \"major\": 8", "duplicate");
     refused(t, MODEL, "\"min_val\": 3", "\"min_val\": 300", "range");
-    refused(t, MODEL, "\"guards_code\": []", "\"guards_code\": [\"x > 1\"]", "Python");
+    refused(t, MODEL, "\"guards_code\": []", "\"guards_code\": [\"L['x'].size()[0] != 5\"]", "condition");
+    refused(t, MODEL, "\"guards_code\": []", "\"guards_code\": [\"L['x'].size()[0] == L['x'].size()[1]\"]",
+            "condition");
+    refused(t, MODEL, "\"guards_code\": []", "\"guards_code\": [\"L['x'].size()[2] >= 5\"]", "condition");
     refused(t, MODEL, "\"as_int\": 4", "\"as_int\": 99999999999999999999999", "no JSON");
     refused(t, WEIGHTS, "\"as_int\": 4", "\"as_int\": -4", "size");
     refused(t, WEIGHTS, "\"use_pickle\": false", "\"use_pickle\": true", "pickled");
     refused(t, WEIGHTS, "weight_0", "../weight_0", "no record");
     refused(t, WEIGHTS, "\"config\"", "\"other\"", "missing");
     refused(t, CONSTANTS, "tensor_0", "custom_obj_0", "no record");
+}
+
+static void conditions_bound_symbols(void **state)
+{
+    const struct texts *t = *state;
+    struct texts other = *t;
+    struct swn_exported *e;
+    const struct swn_exported_symbol *s;
+    char why[SWN_EXPORTED_WHY], *at = strstr(t->text[MODEL], "\"guards_code\": []");
+
+    assert_non_null(at);
+    assert_true(asprintf(&other.text[MODEL], "%.*s\"guards_code\": [\"%s\", \"%s\", \"%s\"]%s",
+                         (int)(at - t->text[MODEL]), t->text[MODEL], "L['x'].size()[0] >= 5", "L['x'].size()[0] <= 7",
+                         "L['x'].size()[0] == L['x'].size()[0]", strchr(at, ']') + 1) > 0);
+    if (read_texts(&other, &e, why))
+        fail_msg("%s", why);
+    s = &e->symbols[e->inputs[3].meta.sizes[0].symbol];
+    assert_int_equal(s->least, 5);
+    assert_int_equal(s->most, 7);
+    swn_exported_free(e);
+    free(other.text[MODEL]);
 }
 
 static void no_part_of_a_text_does_harm(void **state)
@@ -167,9 +191,8 @@ static void any_byte_may_be_another(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_real_file_is_understood),
-        cmocka_unit_test(what_is_wrong_is_said),
-        cmocka_unit_test(no_part_of_a_text_does_harm),
+        cmocka_unit_test(a_real_file_is_understood), cmocka_unit_test(what_is_wrong_is_said),
+        cmocka_unit_test(conditions_bound_symbols),  cmocka_unit_test(no_part_of_a_text_does_harm),
         cmocka_unit_test(any_byte_may_be_another),
     };
 
