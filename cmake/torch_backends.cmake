@@ -4,7 +4,8 @@
 file(GLOB aten_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/shim/torch/*.cpp)
 list(APPEND aten_sources ${PROJECT_SOURCE_DIR}/profiles/flops.c)
 file(GLOB serve_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/shim/serve/*.cpp)
-list(APPEND serve_sources ${PROJECT_SOURCE_DIR}/skeleton/tape/tape.c ${PROJECT_SOURCE_DIR}/scheduler/protocol/engine_wire.c)
+list(APPEND serve_sources ${PROJECT_SOURCE_DIR}/skeleton/tape/tape.c ${PROJECT_SOURCE_DIR}/skeleton/tape/exported.c
+    ${PROJECT_SOURCE_DIR}/scheduler/protocol/engine_wire.c ${PROJECT_SOURCE_DIR}/cmake/no_stdin.c)
 set(SWAPNET_BACKENDS "")
 
 function(swn_torch_backend python)
@@ -69,12 +70,12 @@ function(swn_torch_backend python)
     target_compile_definitions(serve-${name} PRIVATE
         NDEBUG _GLIBCXX_USE_CXX11_ABI=${torch_CXX11_ABI}
         SWAPNET_TORCH_MAJOR=${torch_MAJOR} SWAPNET_TORCH_MINOR=${torch_MINOR})
-    target_link_libraries(serve-${name} PRIVATE swn_options ${torch_C10} ${torch_TORCH_CPU})
+    target_link_libraries(serve-${name} PRIVATE swn_options jansson ${torch_C10} ${torch_TORCH_CPU})
     set_target_properties(serve-${name} PROPERTIES DEFINE_SYMBOL "")
     target_precompile_headers(serve-${name} PRIVATE
         "$<$<COMPILE_LANGUAGE:CXX>:<ATen/ATen.h$<ANGLE-R>>"
         "$<$<COMPILE_LANGUAGE:CXX>:<torch/csrc/jit/api/module.h$<ANGLE-R>>")
-    target_link_options(serve-${name} PRIVATE -Wl,-z,relro,-z,now)
+    target_link_options(serve-${name} PRIVATE -Wl,--wrap=stdin -Wl,--exclude-libs,ALL -Wl,-z,relro,-z,now)
     install(TARGETS serve-${name} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/swapnet)
     set(SWAPNET_BACKENDS ${SWAPNET_BACKENDS} ${name} PARENT_SCOPE)
 endfunction()

@@ -126,7 +126,10 @@ void Activation::run_group(size_t group, std::vector<uint64_t> *step_ns)
     c10::IValue result = program_.result < 0 ? program_.constants[static_cast<size_t>(~program_.result)]
                                              : std::move(values_[static_cast<size_t>(program_.result)]);
     values_.clear();
-    add_output("OUTPUT", result);
+    if (program_.outputs.empty())
+        return add_output("OUTPUT", result);
+    for (size_t i = 0; i < program_.outputs.size(); i++)
+        add_output(program_.outputs[i].name, result.toTupleRef().elements()[i]);
 }
 
 /* Tensors of tuples, lists and dictionaries, at any depth. */
@@ -136,7 +139,7 @@ void Activation::add_output(std::string name, const c10::IValue &v)
     if (v.isTensor()) {
         if (name.size() >= SWN_WIRE_TENSOR_NAME)
             throw std::runtime_error("the name of an output is too long");
-        if (name == "OUTPUT")
+        if (name == "OUTPUT" && program_.outputs.empty())
             name = "OUTPUT__0";
         outputs_.emplace_back(std::move(name), v.toTensor().contiguous());
     } else if (v.isTuple()) {

@@ -15,6 +15,7 @@
 #include <torch/version.h>
 
 #include "shim/serve/activation.h"
+#include "shim/serve/input_check.h"
 #include "shim/serve/wire_tensors.h"
 
 /* Layer groups of a model, unless the caller says. Requests can be set aside between them: often enough to be fair and
@@ -97,7 +98,7 @@ enum swn_engine_status load(const char *path, uint32_t groups, struct swn_model 
         auto m = std::make_unique<swn_model>();
         // Weights are no inference tensors: a model may write to its own buffers.
         c10::InferenceMode normal(false);
-        m->program = swn::program_from_torchscript(path);
+        m->program = swn::program_from_file(path);
         m->most_groups = groups ? std::min<size_t>(groups, swn_tape_cuts(m->program->tape.get()) + 1) : GROUPS_USUAL;
         m->groups = make_groups(*m->program, m->most_groups, nullptr);
         *out = m.release();
@@ -129,9 +130,13 @@ void describe(const struct swn_model *m, struct swn_wire_tensor *tensors, uint32
     for (const auto &input : m->program->inputs)
         if (!input.optional)
             tensors[(*inputs)++] = input.described;
+    *outputs = 0;
+    for (const auto &output : m->program->outputs)
+        tensors[*inputs + (*outputs)++] = output;
+    if (*outputs > 0)
+        return;
     if (type->kind() == c10::TypeKind::TupleType)
         results = type->containedTypes().size();
-    *outputs = 0;
     for (size_t i = 0; i < results && i < room; i++) {
         swn_wire_tensor &t = tensors[*inputs + (*outputs)++];
         t = {};
@@ -159,6 +164,7 @@ void set_inputs(swn_activation &a, const struct swn_wire_tensor *inputs, size_t 
 {
     const swn::Program &program = *a.model.program;
     std::vector<bool> given(program.inputs.size());
+    swn::InputCheck check(program);
     for (size_t i = 0; i < count; i++) {
         size_t at = argument_named(program, inputs[i].name);
         if (at == program.inputs.size())
@@ -169,6 +175,7 @@ void set_inputs(swn_activation &a, const struct swn_wire_tensor *inputs, size_t 
         if (!c10::TensorType::get()->isSubtypeOf(*type))
             throw swn::BadInput("input \"" + program.inputs[at].name + "\" of the model is no tensor but " +
                                 type->str());
+        check.tensor(program.inputs[at], inputs[i]);
         a.values.set_input(at, swn::tensor_from_wire(inputs[i], buffer));
         given[at] = true;
     }

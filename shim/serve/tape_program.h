@@ -44,6 +44,18 @@ struct Step {
     std::string name;            /* for errors */
 };
 
+/* What a dimension of an input must be: factor * symbol + size, where a symbol is the same in all inputs. */
+struct Dimension {
+    int64_t size = 0, factor = 0;
+    uint32_t symbol = 0;
+    bool any = true;
+};
+
+struct Symbol {
+    std::string name;
+    int64_t least, most;
+};
+
 struct Input {
     std::string name;
     c10::TypePtr type;
@@ -51,6 +63,8 @@ struct Input {
     bool optional = false;
     uint32_t value = 0;
     swn_wire_tensor described = {};
+    bool exact = false; /* a request's tensor must be of described.element, and of these sizes */
+    std::vector<Dimension> sizes;
 };
 
 struct TapeFree {
@@ -66,6 +80,8 @@ struct Program {
     std::vector<c10::IValue> constants; /* weights among them: the model's own tensors */
     std::vector<Input> inputs;
     std::vector<uint32_t> unread; /* inputs that nothing reads */
+    std::vector<Symbol> symbols;
+    std::vector<swn_wire_tensor> outputs; /* described and named, if the file does: the result is a tuple of them */
     Ref result = 0;
     c10::TypePtr result_type;
     uint64_t weight_bytes = 0;
@@ -74,6 +90,12 @@ struct Program {
 /* Reads a TorchScript file and makes its program. No weight's bytes are read. Throws what PyTorch throws, and
  * std::runtime_error for what cannot be served. */
 std::unique_ptr<Program> program_from_torchscript(const std::string &path);
+
+/* Reads a file of torch.export (.pt2). Throws the same. */
+std::unique_ptr<Program> program_from_export(const std::string &path);
+
+/* Chooses by what the file contains. Throws the same, and for a file that is neither. */
+std::unique_ptr<Program> program_from_file(const std::string &path);
 
 } // namespace swn
 #endif

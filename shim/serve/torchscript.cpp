@@ -5,7 +5,7 @@
 // walked. No tensor's data is looked at: that would read weights. What a flat list cannot say (loops, branches that
 // depend on the request, calls that cannot be inlined) becomes one opaque step, which PyTorch's interpreter runs as a
 // whole.
-#include "shim/serve/tape_program.h"
+#include "shim/serve/program_builder.h"
 
 #include <cstring>
 #include <functional>
@@ -105,15 +105,13 @@ bool is_plain_operator(const Node *n)
     return op && n->kind() != c10::aten::wait && !op->schema().is_vararg();
 }
 
-class Builder
+class Builder : ProgramBuilder
 {
   public:
     explicit Builder(const torch::jit::Module &module);
     std::unique_ptr<Program> build();
 
   private:
-    Ref constant(c10::IValue v);
-    uint32_t value(const c10::TypePtr &type);
     Ref ref(const Value *v);
     const c10::IValue *known(const Value *v);
     void know(const Value *v, c10::IValue what);
@@ -123,48 +121,26 @@ class Builder
     bool fold(Node *n);
     void emit(Node *n);
     void emit_opaque(Node *n);
-    void append(Step step, const std::vector<Ref> &in, const Node *n);
-    uint64_t weights_first_read(const std::vector<Ref> &in);
+    void append_node(Step step, const std::vector<Ref> &in, const Node *n);
     void emit_whole();
     void add_inputs();
     void describe_inputs();
     bool describe_by(Input &input, const Node *user);
     const at::Tensor *known_tensor(const Node *n, size_t argument);
-    void finish();
 
     torch::jit::Module module_;
     torch::jit::Method forward_;
     std::shared_ptr<Graph> graph_;
-    std::unique_ptr<Program> program_;
     std::unordered_map<const Value *, Ref> refs_;
-    std::unordered_set<const void *> storages_;
 };
 
-Builder::Builder(const torch::jit::Module &module)
-    : module_(module), forward_(module_.get_method("forward")), program_(std::make_unique<Program>())
+Builder::Builder(const torch::jit::Module &module) : module_(module), forward_(module_.get_method("forward"))
 {
     graph_ = forward_.graph()->copy();
     torch::jit::Inline(*graph_);
     torch::jit::InlineForkWait(graph_);
     torch::jit::LowerSimpleTuples(graph_);
     torch::jit::EliminateDeadCode(graph_);
-    program_->tape.reset(swn_tape_new());
-    if (!program_->tape)
-        throw std::bad_alloc();
-}
-
-Ref Builder::constant(c10::IValue v)
-{
-    program_->constants.push_back(std::move(v));
-    return ~static_cast<Ref>(program_->constants.size() - 1);
-}
-
-uint32_t Builder::value(const c10::TypePtr &type)
-{
-    int64_t v = swn_tape_value(program_->tape.get(), kind_of(type));
-    if (v < 0 || v > INT32_MAX)
-        throw std::bad_alloc();
-    return static_cast<uint32_t>(v);
 }
 
 Ref Builder::ref(const Value *v)
@@ -187,40 +163,13 @@ void Builder::know(const Value *v, c10::IValue what)
     refs_[v] = constant(std::move(what));
 }
 
-/* Bytes of the weights among the arguments that no step before has read. */
-uint64_t Builder::weights_first_read(const std::vector<Ref> &in)
+void Builder::append_node(Step step, const std::vector<Ref> &in, const Node *n)
 {
-    uint64_t bytes = 0;
-    for (Ref r : in) {
-        if (r >= 0)
-            continue;
-        const c10::IValue &v = program_->constants[static_cast<size_t>(~r)];
-        if (!v.isTensor() || !v.toTensor().defined() || !v.toTensor().has_storage())
-            continue;
-        const auto &storage = v.toTensor().storage();
-        if (storages_.insert(storage.unsafeGetStorageImpl()).second)
-            bytes += storage.nbytes();
+    for (const Value *o : n->outputs()) {
+        step.out.push_back(value(kind_of(o->type())));
+        refs_[o] = static_cast<Ref>(step.out.back());
     }
-    return bytes;
-}
-
-void Builder::append(Step step, const std::vector<Ref> &in, const Node *n)
-{
-    std::vector<uint32_t> reads;
-    step.in = in;
-    step.moves.assign(in.size(), 0);
-    for (Ref r : in)
-        if (r >= 0)
-            reads.push_back(static_cast<uint32_t>(r));
-    if (n)
-        for (const Value *o : n->outputs()) {
-            step.out.push_back(value(o->type()));
-            refs_[o] = static_cast<Ref>(step.out.back());
-        }
-    if (swn_tape_step(program_->tape.get(), reads.data(), reads.size(), step.out.data(), step.out.size(),
-                      weights_first_read(in)) < 0)
-        throw std::bad_alloc();
-    program_->steps.push_back(std::move(step));
+    append(std::move(step), in);
 }
 
 /* The branch of an `if` whose condition is known takes its place. */
@@ -329,7 +278,7 @@ void Builder::emit(Node *n)
     } else {
         return emit_opaque(n);
     }
-    append(std::move(step), in, n);
+    append_node(std::move(step), in, n);
 }
 
 /* What a node and the blocks in it read from outside. */
@@ -377,7 +326,7 @@ void Builder::emit_opaque(Node *n)
     step.kind = Step::kOpaque;
     step.name = n->kind().toQualString();
     step.code = std::make_shared<torch::jit::Code>(part, step.name);
-    append(std::move(step), in, n);
+    append_node(std::move(step), in, n);
 }
 
 /* A forward() that changes attributes of its module has a state; it runs as one step. */
@@ -390,9 +339,9 @@ void Builder::emit_whole()
     step.kind = Step::kOpaque;
     step.name = "forward";
     step.code = std::make_shared<torch::jit::Code>(graph_, step.name);
-    step.out.push_back(value(graph_->outputs()[0]->type()));
+    step.out.push_back(value(kind_of(graph_->outputs()[0]->type())));
     refs_[graph_->outputs()[0]] = static_cast<Ref>(step.out[0]);
-    append(std::move(step), in, nullptr);
+    append(std::move(step), in);
 }
 
 void Builder::add_inputs()
@@ -410,7 +359,7 @@ void Builder::add_inputs()
             input.optional = true;
             input.standard = *arguments[i].default_value();
         }
-        input.value = value(graph_->inputs()[i]->type());
+        input.value = value(kind_of(graph_->inputs()[i]->type()));
         refs_[graph_->inputs()[i]] = static_cast<Ref>(input.value);
         program_->inputs.push_back(std::move(input));
     }
@@ -486,42 +435,6 @@ void Builder::describe_inputs()
     }
 }
 
-/* Liveness tells what each step takes for good, and what it makes for nothing. */
-void Builder::finish()
-{
-    swn_tape *tape = program_->tape.get();
-    if (program_->result >= 0)
-        swn_tape_result(tape, static_cast<uint32_t>(program_->result));
-    if (swn_tape_finish(tape) < 0)
-        throw std::bad_alloc();
-    for (size_t s = 0; s < program_->steps.size(); s++) {
-        Step &step = program_->steps[s];
-        size_t count;
-        const uint32_t *dead = swn_tape_dead_after(tape, s, &count);
-        for (size_t i = 0; i < count; i++) {
-            size_t a = step.in.size();
-            while (a > 0 && step.in[a - 1] != static_cast<Ref>(dead[i]))
-                a--;
-            if (a > 0)
-                step.moves[a - 1] = 1;
-            else
-                step.drops.push_back(dead[i]);
-        }
-    }
-    size_t count;
-    const uint32_t *unread = swn_tape_unread(tape, &count);
-    program_->unread.assign(unread, unread + count);
-    std::unordered_set<const void *> seen;
-    auto count_bytes = [&](const at::Tensor &t) {
-        if (t.defined() && t.has_storage() && seen.insert(t.storage().unsafeGetStorageImpl()).second)
-            program_->weight_bytes += t.storage().nbytes();
-    };
-    for (const auto &t : module_.parameters(true))
-        count_bytes(t);
-    for (const auto &t : module_.buffers(true))
-        count_bytes(t);
-}
-
 std::unique_ptr<Program> Builder::build()
 {
     if (graph_->outputs().size() != 1)
@@ -535,6 +448,10 @@ std::unique_ptr<Program> Builder::build()
     program_->result_type = graph_->outputs()[0]->type();
     describe_inputs();
     finish();
+    for (const auto &t : module_.parameters(true))
+        count_weight(t);
+    for (const auto &t : module_.buffers(true))
+        count_weight(t);
     return std::move(program_);
 }
 
