@@ -424,6 +424,8 @@ static int rebuild_tensor(struct swn_pickle_machine *m, const struct swn_pickle_
 #define STATE_DEPTH 16
 #define HOLDS_TENSOR "a tensor with tensors for attributes"
 #define STATE_VALUES 4096
+/* In all states together, for each byte of the pickle: one container may be the state of thousands of tensors. */
+#define STATE_VALUES_A_BYTE 4
 
 /* Whether a tensor or storage may be in it: yes also of what is too much to look through. */
 static int may_hold_tensor(const struct swn_pickle_value *v, int depth, unsigned *left)
@@ -444,8 +446,10 @@ static int may_hold_tensor(const struct swn_pickle_value *v, int depth, unsigned
  * tensors, or have them, which would be lost without a word. */
 static int check_state(struct swn_pickle_machine *m, struct swn_pickle_value *state, int *holds_tensor)
 {
-    unsigned left = STATE_VALUES;
+    size_t unseen = m->len * STATE_VALUES_A_BYTE - m->state_values;
+    unsigned most = unseen < STATE_VALUES ? (unsigned)unseen : STATE_VALUES, left = most;
     *holds_tensor = may_hold_tensor(state, STATE_DEPTH, &left);
+    m->state_values += most - left;
     struct swn_pickle_value *parts[2] = {state, NULL};
     if (state->kind == SWN_PV_TUPLE && state->count == 2) {
         parts[0] = state->items[0];

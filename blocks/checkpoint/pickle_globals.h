@@ -14,6 +14,7 @@ struct swn_pickle_machine {
     size_t depth, stack_room, memo_count, memo_room;
     size_t *marks; /* depths */
     size_t mark_count, mark_room;
+    size_t state_values; /* looked through in states of tensors */
     char *why;
 };
 
