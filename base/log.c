@@ -2,6 +2,7 @@
 #include "base/log.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -28,10 +29,17 @@ static void know(void)
     atomic_store(&known.open, open);
 }
 
-__attribute__((constructor)) static void begin(void)
+/* Not in a child of vfork or posix_spawn, which shares its parent's memory until it calls exec. */
+static void fork_child(void)
 {
     known.pid = getpid();
+}
+
+__attribute__((constructor)) static void begin(void)
+{
+    fork_child();
     know();
+    pthread_atfork(NULL, NULL, fork_child);
 }
 
 void swn_say_redirected(void)
@@ -40,11 +48,6 @@ void swn_say_redirected(void)
     if (getpid() == known.pid) /* not of a child that shares our memory until it calls exec */
         know();
     errno = saved;
-}
-
-void swn_say_fork_child(void)
-{
-    known.pid = getpid();
 }
 
 static int is_stderr(void)

@@ -9,8 +9,5 @@ void swn_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* The program has put another file in the place of stderr. Takes no lock. */
 void swn_say_redirected(void);
-/* In a forked child: its redirections are its own from now on. A child that shares its parent's memory until it calls
- * exec never says so. */
-void swn_say_fork_child(void);
 
 #endif

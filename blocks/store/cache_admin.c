@@ -52,8 +52,8 @@ static int is_stale(const struct swn_store_source *s, const struct swn_io *io)
 {
     struct swn_identity now;
     int fd = swn_open_regular(io, s->path, 0, NULL);
-    if (fd < 0)
-        return 1;
+    if (fd < 0) /* -EMFILE or -EACCES say nothing of the checkpoint */
+        return fd == -ENOENT || fd == -ENOTDIR || fd == -EINVAL || fd == -ELOOP;
     int rc = swn_identity_stat(io, fd, &now);
     io->close(io->ctx, fd);
     return rc || !swn_identity_same_file(&now, &s->identity);

@@ -44,8 +44,11 @@ static int make_directory(const char *path)
     if (rc != -ENOENT)
         return rc;
     /* All above it has been looked at. */
-    rc = mkdir(name, 0755) ? -errno : 0;
-    if (!rc && (rc = swn_dir_is_trusted(name)))
+    int made = mkdir(name, 0755) == 0;
+    if (!made && errno != EEXIST) /* a process under swapnet makes it, too */
+        return -errno;
+    rc = swn_dir_is_trusted(name);
+    if (rc && made)
         rmdir(name);
     return rc;
 }

@@ -241,7 +241,9 @@ static int open_loop(struct swd *d)
     sigemptyset(&set);
     sigaddset(&set, SIGTERM);
     sigaddset(&set, SIGINT);
-    sigaddset(&set, SIGHUP); /* its terminal is gone */
+    struct sigaction hup;
+    if (sigaction(SIGHUP, NULL, &hup) || hup.sa_handler != SIG_IGN) /* nohup: it outlives its terminal */
+        sigaddset(&set, SIGHUP);
     sigprocmask(SIG_BLOCK, &set, NULL);
     signal(SIGPIPE, SIG_IGN);
     d->signal_fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);

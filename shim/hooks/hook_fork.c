@@ -9,7 +9,8 @@
 #include "shim/hooks/hooks.h"
 
 /* A signal handler forks, and has interrupted a section: the locks may be this thread's own. What such a handler's
- * child may do, exec and _exit, needs nothing of ours. */
+ * child may do, exec and _exit, needs nothing of ours. The torch backend's fork handler takes its own few locks in any
+ * case (docs/limitations.md). */
 static __thread int in_handler;
 
 static void prepare(void)

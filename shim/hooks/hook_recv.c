@@ -151,8 +151,10 @@ struct pinned_messages {
 static void unpin_messages(struct pinned_messages *p)
 {
     for (unsigned i = 0; i < p->n; i++) {
-        struct pinned one = {.v = p->m[i].msg_hdr.msg_iov, .count = (int)p->m[i].msg_hdr.msg_iovlen};
-        unpin(&one);
+        const struct msghdr *m = &p->m[i].msg_hdr;
+        struct pinned one = {.v = m->msg_iov, .count = (int)m->msg_iovlen};
+        if (m->msg_iov && m->msg_iovlen <= IOV_MAX) /* as pin_all has it */
+            unpin(&one);
     }
 }
 

@@ -246,7 +246,7 @@ EXPORT int pthread_attr_setsigmask_np(pthread_attr_t *attr, const sigset_t *set)
 /* A context has the mask of the moment in which it was made. */
 static void let_faults_through(const ucontext_t *context)
 {
-    if (context && atomic_load(&installed))
+    if (context && atomic_load(&installed) && sigismember(&context->uc_sigmask, SIGSEGV) == 1)
         sigdelset((sigset_t *)(uintptr_t)&context->uc_sigmask, SIGSEGV);
 }
 

@@ -8,7 +8,6 @@
 #include "base/thread.h"
 #include "skeleton/engine/engine_internal.h"
 #include "skeleton/core/held_pages.h"
-#include "base/log.h"
 #include "skeleton/core/prefault.h"
 #include "skeleton/engine/subsystem.h"
 #include "skeleton/core/write_behind.h"
@@ -61,7 +60,6 @@ void swn_engine_postfork_parent(void)
 void swn_engine_postfork_child(void)
 {
     struct swn_engine *e = &swn_engine_one;
-    swn_say_fork_child();
     if (!swn_engine_running())
         return;
     swn_section_fork_child();

@@ -93,7 +93,7 @@ static void copy_home(char *to, uintptr_t at, size_t len)
 /* Reads the part that lies in one range. Returns its size. */
 static size_t read_stretch(struct swn_engine *e, uintptr_t at, size_t most, char *to, struct swn_devread *count)
 {
-    struct place place;
+    struct place place = {0};
     swn_lock(&e->lock);
     struct swn_range *r = swn_arena_find(e->arena, at);
     size_t len = r->addr + r->len - at < most ? r->addr + r->len - at : most;

@@ -176,14 +176,20 @@ void swn_result_log_write_memory(long long bytes)
 
 /* --- life --- */
 
+static __thread int in_handler;
+
+/* Not a section: the engine's handlers, which come next, ask whether the fork has interrupted one. */
 static void before_fork(void)
 {
-    swn_lock(&record.lock);
+    in_handler = swn_section_interrupted(); /* then the lock may be this thread's own */
+    if (!in_handler)
+        pthread_mutex_lock(&record.lock);
 }
 
 static void in_parent(void)
 {
-    swn_unlock(&record.lock);
+    if (!in_handler)
+        pthread_mutex_unlock(&record.lock);
 }
 
 static void in_child(void)

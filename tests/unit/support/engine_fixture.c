@@ -408,7 +408,6 @@ int redirect_stderr(int fd)
 {
     if (dup2(fd, STDERR_FILENO) < 0)
         return -1;
-    swn_say_fork_child(); /* a child of the test, and no hook has seen it being made */
     swn_say_redirected();
     return 0;
 }
