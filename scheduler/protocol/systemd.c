@@ -45,13 +45,14 @@ int swn_notify_socket(void)
     unsetenv("LISTEN_FDNAMES");
     if (!mine || count < 1)
         return -ENOENT;
+    for (long i = 0; i < count && i < 1024; i++) /* no engine or child is to hold the port */
+        fcntl(FIRST_FD + (int)i, F_SETFD, FD_CLOEXEC);
     if (count > 1)
         return -EINVAL;
     int is_listening = 0;
     socklen_t len = sizeof is_listening;
     if (getsockopt(FIRST_FD, SOL_SOCKET, SO_ACCEPTCONN, &is_listening, &len) || !is_listening)
         return -EINVAL;
-    fcntl(FIRST_FD, F_SETFD, FD_CLOEXEC);
     fcntl(FIRST_FD, F_SETFL, fcntl(FIRST_FD, F_GETFL) | O_NONBLOCK);
     return FIRST_FD;
 }

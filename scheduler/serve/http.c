@@ -4,6 +4,8 @@
  * the client gets the answer and can go on with the connection; only a body of which too much is to come ends it.
  * libmicrohttpd does not look at a connection that sleeps; the serving thread watches its socket.
  */
+/* Requests at once that are neither inferences nor questions about health. */
+#define OTHERS_MOST 64
 #define _GNU_SOURCE
 #include "scheduler/serve/http.h"
 
@@ -168,6 +170,8 @@ static void on_completed(void *cls, struct MHD_Connection *connection, void **co
         return;
     *context = NULL;
     set_deadline(h, r->client, h->options.idle_s * SECOND);
+    if (r->is_other)
+        atomic_fetch_sub(&h->others, 1);
     swn_http_release(r);
     atomic_fetch_sub(&h->requests, 1);
 }
@@ -283,6 +287,17 @@ static int read_headers(struct swn_http_request *r)
     return 0;
 }
 
+/* Lists of models and bodies of such requests are in memory that no buffer bounds. */
+static int bound_others(struct swn_http_request *r)
+{
+    if (r->job.kind == SWN_JOB_INFER || r->job.kind == SWN_JOB_LIVE || r->job.kind == SWN_JOB_READY)
+        return 0;
+    r->is_other = 1;
+    return atomic_fetch_add(&r->http->others, 1) < OTHERS_MOST
+               ? 0
+               : swn_oip_fail(&r->job.error, 503, "there are too many requests");
+}
+
 static int begin_body(struct swn_http_request *r)
 {
     if (r->job.kind == SWN_JOB_INFER)
@@ -307,15 +322,25 @@ static enum MHD_Result refuse(struct swn_http_request *r)
     return r->must_close ? answer_error(r) : MHD_YES;
 }
 
+/* A body must come at the least rate all the time: its end alone would let a client that says a large size hold what it
+ * never sends. */
+static void body_deadline(struct swn_http_request *r)
+{
+    struct swn_http *h = r->http;
+    uint64_t until = r->began_ns + h->options.header_s * SECOND + transfer_ns(h, r->received), now = swn_now_ns();
+
+    set_deadline(h, r->client, until > now ? until - now : 1);
+}
+
 static enum MHD_Result begin(struct swn_http_request *r, const char *url, const char *method)
 {
     int rc = read_headers(r);
 
+    r->began_ns = swn_now_ns();
     rc = rc ? rc : swn_http_route(r, url, method, &r->allow);
+    rc = rc ? rc : bound_others(r);
     rc = rc ? rc : begin_body(r);
-    set_deadline(r->http, r->client,
-                 r->http->options.header_s * SECOND +
-                     transfer_ns(r->http, r->length == UINT64_MAX ? r->http->options.body_most : r->length));
+    body_deadline(r);
     return rc ? refuse(r) : MHD_YES;
 }
 
@@ -333,6 +358,7 @@ static int add(struct swn_http_request *r, const char *bytes, size_t count)
 static enum MHD_Result take(struct swn_http_request *r, const char *bytes, size_t count)
 {
     r->received += count;
+    body_deadline(r);
     if (r->received > r->http->options.body_most + LEFT_ASIDE_MOST)
         return MHD_NO; /* of an unknown length, and refused long ago */
     if (!r->is_refused && add(r, bytes, count)) {

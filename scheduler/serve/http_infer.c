@@ -56,7 +56,7 @@ int swn_http_infer_begin(struct swn_http_request *r)
         if (!r->inflate)
             return refuse_room(r, -ENOMEM);
     }
-    if (r->inflate || r->length == UINT64_MAX)
+    if (r->inflate || first > FIRST_SLOT) /* a client that says much and sends nothing holds little */
         first = FIRST_SLOT < r->http->options.body_most ? FIRST_SLOT : r->http->options.body_most;
     rc = swn_slot_take(buffer_of(r), first, &r->job.infer->body);
     return rc ? refuse_room(r, rc) : 0;
@@ -73,6 +73,8 @@ static int make_room(struct swn_http_request *r, uint64_t more)
         return 0;
     if (wanted < 2 * slot->bytes)
         wanted = 2 * slot->bytes;
+    if (!r->inflate && wanted > r->length && r->used + more <= r->length)
+        wanted = r->length;
     rc = swn_slot_resize(buffer_of(r), slot, wanted < most ? wanted : most);
     return rc ? refuse_room(r, rc) : 0;
 }
@@ -235,9 +237,10 @@ static int write_text(struct swn_http_request *r, const struct swn_oip_answer *a
     if (rc)
         return swn_oip_fail(&r->job.error, 503, "there is no room for the answer now");
     *bytes = (size_t)n;
-    return swn_oip_answer_json(answer, swn_buffer_at(buffer_of(r), r->text.offset), *bytes, &r->job.error) == n
-               ? 0
-               : -EINVAL;
+    n = swn_oip_answer_json(answer, swn_buffer_at(buffer_of(r), r->text.offset), *bytes, &r->job.error);
+    if (n >= 0 && (size_t)n != *bytes)
+        return swn_oip_fail(&r->job.error, 500, "the outputs changed while they were read");
+    return n < 0 ? -EINVAL : 0;
 }
 
 static unsigned gather(struct swn_http_request *r, const struct swn_oip_answer *answer, size_t text_bytes,

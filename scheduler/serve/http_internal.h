@@ -25,6 +25,7 @@ struct swn_http {
     int listen_fd;
     unsigned port;
     atomic_size_t requests, connection_count;
+    atomic_size_t others; /* requests that are neither inferences nor questions about health */
     pthread_mutex_t lock;
     struct swn_http_connection *connections;
 };
@@ -37,11 +38,13 @@ struct swn_http_request {
     struct swn_http_connection *client;
     atomic_int holders; /* the connection, and an answer that is in its slots */
     enum { SWN_HTTP_READS, SWN_HTTP_WAITS, SWN_HTTP_HAS_ANSWER } phase;
+    uint64_t began_ns;
     uint64_t length; /* of the body; UINT64_MAX: not said */
     uint64_t received;
     uint64_t json_bytes; /* what Inference-Header-Content-Length says; UINT64_MAX: nothing */
     uint8_t is_refused;  /* job.error says why; the body is read and left aside */
     uint8_t must_close;
+    uint8_t is_other;  /* counted in http->others */
     const char *allow; /* with status 405: the methods that there are */
     struct swn_inflate *inflate;
     size_t used; /* of the body's slot, or of `small` */

@@ -139,7 +139,6 @@ int swn_http_read_small(struct swn_http_request *r)
     json_t *root;
     int rc;
 
-    r->job.version = 0;
     if (!r->used)
         return 0;
     root = json_loadb(r->small, r->used, JSON_REJECT_DUPLICATES, NULL);

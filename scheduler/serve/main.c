@@ -16,7 +16,8 @@
 #include "scheduler/serve/options.h"
 
 #define ENGINE "swapnet-engine"
-/* Besides connections: engines, the repository, what libraries open. */
+/* Besides connections: engines, the repository, what libraries open; and as many for connections that ask for
+ * metrics. */
 #define DESCRIPTORS 128
 
 static struct swn_http *https[2]; /* of all, of metrics; NULL where there is none */
@@ -58,9 +59,9 @@ static void allow_descriptors(struct swn_serve_options *o)
         return;
     limit.rlim_cur = limit.rlim_max;
     setrlimit(RLIMIT_NOFILE, &limit);
-    if (getrlimit(RLIMIT_NOFILE, &limit) || limit.rlim_cur >= o->http.connections + DESCRIPTORS)
+    if (getrlimit(RLIMIT_NOFILE, &limit) || limit.rlim_cur >= o->http.connections + 2 * DESCRIPTORS)
         return;
-    o->http.connections = limit.rlim_cur > 2 * DESCRIPTORS ? (unsigned)limit.rlim_cur - DESCRIPTORS : DESCRIPTORS;
+    o->http.connections = limit.rlim_cur > 3 * DESCRIPTORS ? (unsigned)limit.rlim_cur - 2 * DESCRIPTORS : DESCRIPTORS;
     swn_serve_say("there are descriptors for %u connections only", o->http.connections);
 }
 
@@ -141,6 +142,7 @@ int main(int argc, char **argv)
         return rc == 1 ? 0 : 2;
     mallopt(M_ARENA_MAX, 2); /* threads of the HTTP side give back what others took */
     signal(SIGPIPE, SIG_IGN);
+    signal(SIGCHLD, SIG_DFL); /* inherited as ignored, the kernel would reap engines itself */
     allow_descriptors(&o);
     if (find_programs(&o, engine, library))
         return 1;

@@ -19,6 +19,10 @@
 
 /* Engines that died under a model: with so many it gets one of its own, and with more none at all. */
 #define DEATHS_QUARANTINE 2
+/* An engine that dies again and again soon after it has loaded its models (the kernel's OOM killer) is started ever
+ * more slowly; a few ends in a row are started again at once. */
+#define QUICK_NS (30 * UINT64_C(1000000000))
+#define QUICK_FREE 8
 #define DEATHS_MOST 4
 
 static uint64_t total_budget(const struct swn_serving *s)
@@ -64,9 +68,11 @@ static void start(struct swn_serving *s, unsigned i, uint64_t now)
         e->fruitless++;
         e->start_at_ns = now + pause_ns(e->fruitless + 1);
         swn_serve_say("%s", why);
+        swn_requests_lost(s, i, 0);
         return;
     }
     e->budget_bytes = how.budget_bytes;
+    e->started_ns = now;
     swn_serve_watch(s, e->link.socket, SWN_SERVE_TAG(SWN_TAG_ENGINE, i), EPOLLIN);
     if (s->options.is_verbose)
         swn_serve_say("engine %u is process %ld, with %s", i, (long)e->link.pid, swn_format_mib(mib, e->budget_bytes));
@@ -138,7 +144,8 @@ static void died(struct swn_serving *s, unsigned i, uint64_t now)
     if (was_up && doing && doing->op != SWN_ENGINE_READY && doing->model < s->count)
         model = s->models[doing->model];
     e->fruitless++;
-    e->start_at_ns = now + pause_ns(e->fruitless);
+    e->quick = now - e->started_ns < QUICK_NS ? e->quick + 1 : 0;
+    e->start_at_ns = now + pause_ns(e->fruitless > e->quick / QUICK_FREE ? e->fruitless : e->quick / QUICK_FREE);
     swn_serve_say("engine %u died %s%s: %s", i,
                   model    ? "under model "
                   : was_up ? "at rest"

@@ -298,7 +298,8 @@ static void store(struct swn_serving *s, struct swn_job *job, const struct swn_e
     order.tensors = job->infer->tensors;
     job->infer->store_ns = now;
     job->item.state = SWN_SERVE_STORES;
-    swn_engine_link_tell(&s->engines[job->item.engine].link, &order, now);
+    if (swn_engine_link_tell(&s->engines[job->item.engine].link, &order, now))
+        swn_engine_link_kill(&s->engines[job->item.engine].link); /* its end begins the request again */
 }
 
 void swn_requests_ran(struct swn_serving *s, unsigned engine, const struct swn_engine_message *m, uint64_t now)

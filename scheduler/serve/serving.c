@@ -221,6 +221,11 @@ int swn_serving_run(struct swn_serving *s, const struct swn_serving_hooks *hooks
         swn_models_settle(s);
         tick(s, &next_tick, now);
     }
+    /* No engine writes to a slot any more when it is given back. */
+    for (unsigned i = 0; i < SWN_ENGINES_MOST; i++) {
+        swn_engine_link_kill(&s->engines[i].link);
+        swn_engine_link_end(&s->engines[i].link);
+    }
     refuse_all(s);
     see_off(s);
     return 0;

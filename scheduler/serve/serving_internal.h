@@ -47,6 +47,8 @@ struct swn_served_engine {
     uint64_t budget_bytes;
     uint64_t start_at_ns; /* not before */
     unsigned fruitless;   /* ends in a row without any work done */
+    unsigned quick;       /* ends in a row within QUICK_NS of a start, whatever was done */
+    uint64_t started_ns;
     uint64_t starts;
 };
 

@@ -280,3 +280,18 @@ def test_no_growth_of_memory_or_descriptors(echo):
         burst()
     assert rss() < memory + 2048
     wait_for(lambda: echo.descriptors() <= descriptors)
+
+
+def test_clients_that_say_much_and_send_nothing_hold_nothing(tmp_path):
+    repo = serve_front.repository(tmp_path, echo="")
+    with serve_front.front(repo, "--buffers", "8M", "--body-limit", "4M") as server:
+        server.ready()
+        silent = [server.dial() for _ in range(8)]
+        for s in silent:
+            s.sendall(b"POST /v2/models/echo/infer HTTP/1.1\r\nHost: x\r\nContent-Length: 4194304\r\n\r\n{")
+        serve_front.wait_for(lambda: server.metric("swapnet_serve_connections") > 8, "connections")
+        for _ in range(5):
+            status, _, body = server.infer("echo", serve_front.body_of(serve_front.tensor([1.5] * 1000)))
+            assert status == 200, body
+        for s in silent:
+            s.close()
