@@ -60,8 +60,8 @@ enum swn_element swn_element_named(const char *name, size_t length);
 
 struct swn_wire_tensor {
     char name[SWN_WIRE_TENSOR_NAME];
-    uint32_t element; /* enum swn_element; NONE: not known before a request says so (LOADED only) */
-    uint32_t rank;
+    uint32_t element;             /* enum swn_element; NONE: not known before a request says so (LOADED only) */
+    uint32_t rank;                /* 0 in LOADED: none, or not known */
     int64_t shape[SWN_WIRE_RANK]; /* -1: any (LOADED only) */
     uint64_t offset, bytes;       /* in the buffer; 0 where the bytes are not there yet */
 };

@@ -13,10 +13,10 @@ static const struct swn_wire_tensor *find(const struct swn_wire_tensor *tensors,
     return NULL;
 }
 
-/* A tensor of which nothing is known before a request fits all. */
+/* A shape that is not known fits all: the model itself says what it does not take. */
 static int shape_fits(const struct swn_wire_tensor *have, const struct swn_wire_tensor *want)
 {
-    if (want->element == SWN_ELEMENT_NONE && want->rank == 0)
+    if (want->rank == 0)
         return 1;
     if (have->rank != want->rank)
         return 0;

@@ -141,7 +141,7 @@ void Activation::add_output(std::string name, const c10::IValue &v)
             throw std::runtime_error("the name of an output is too long");
         if (name == "OUTPUT" && program_.outputs.empty())
             name = "OUTPUT__0";
-        outputs_.emplace_back(std::move(name), v.toTensor().contiguous());
+        outputs_.emplace_back(std::move(name), v.toTensor().resolve_conj().resolve_neg().contiguous());
     } else if (v.isTuple()) {
         for (const auto &element : v.toTupleRef().elements())
             add_output(name + "__" + std::to_string(i++), element);

@@ -27,7 +27,7 @@ struct swn_model {
     std::unique_ptr<swn::Program> program;
     std::shared_ptr<const swn::Groups> groups;
     size_t most_groups;
-    unsigned requests = 0; /* begun; the second is timed, as the first waits for the disk */
+    unsigned requests = 0; /* begun; one after the first is timed, as that waits for the disk */
     bool timed = false;    /* the groups are by those times */
 };
 
@@ -52,7 +52,7 @@ void say(char *text, const char *what)
 /* PyTorch's allocator says it in words only. */
 bool is_out_of_memory(const char *what)
 {
-    return strstr(what, "not enough memory") || strstr(what, "can't allocate memory");
+    return strstr(what, "not enough memory") || strstr(what, "can't allocate memory") || strstr(what, "bad_alloc");
 }
 
 /* The first line: the rest is a stack trace. */
@@ -208,7 +208,7 @@ enum swn_engine_status run(struct swn_activation *a, uint32_t group, char *text)
     return guarded(text, [&] {
         if (group != a->values.next_group() || group >= a->values.groups())
             throw std::runtime_error("layer group " + std::to_string(group) + " is not the next one");
-        if (group == 0 && a->model.requests++ == 1)
+        if (group == 0 && a->model.requests++ > 0 && !a->model.timed)
             a->step_ns.resize(a->model.program->steps.size());
         a->values.run_group(group, a->step_ns.empty() ? nullptr : &a->step_ns);
         if (group + 1 == a->values.groups() && !a->step_ns.empty() && !a->model.timed) {

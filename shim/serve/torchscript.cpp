@@ -71,15 +71,26 @@ swn_tape_kind kind_of(const c10::TypePtr &type)
     return is_scalar_type(type) ? SWN_TAPE_SCALAR : SWN_TAPE_OTHER;
 }
 
-bool sets_attributes(const Block *block)
+/* Whether the schema says all of what the operator writes to and hands on. */
+bool tells_aliases(const torch::jit::Operator &op)
 {
-    for (const Node *n : block->nodes()) {
-        if (n->kind() == prim::SetAttr)
-            return true;
-        for (const Block *inner : n->blocks())
-            if (sets_attributes(inner))
+    return op.aliasAnalysisKind() == c10::AliasAnalysisKind::FROM_SCHEMA ||
+           op.aliasAnalysisKind() == c10::AliasAnalysisKind::PURE_FUNCTION;
+}
+
+/* The model changes what outlives a request: its steps must not be mixed with those of others. */
+struct HasState {
+};
+
+bool may_write(const Node *n)
+{
+    const torch::jit::Operator *op = n->maybeOperator();
+    if (n->kind() == prim::SetAttr || (op && op->schema().is_mutable()))
+        return true;
+    for (const Block *block : n->blocks())
+        for (const Node *inner : block->nodes())
+            if (may_write(inner))
                 return true;
-    }
     return false;
 }
 
@@ -89,8 +100,13 @@ bool list_is_only_read(const Node *n)
     for (const auto &use : n->output()->uses()) {
         if (use.user->kind() == prim::ListUnpack)
             continue;
+        if (use.user->kind() == prim::unchecked_cast) { // the same list, by another name
+            if (!list_is_only_read(use.user))
+                return false;
+            continue;
+        }
         const torch::jit::Operator *op = use.user->maybeOperator();
-        if (!op || op->schema().is_vararg() || use.offset >= op->schema().arguments().size() ||
+        if (!op || !tells_aliases(*op) || op->schema().is_vararg() || use.offset >= op->schema().arguments().size() ||
             op->schema().arguments()[use.offset].alias_info())
             return false;
     }
@@ -109,7 +125,7 @@ class Builder : ProgramBuilder
 {
   public:
     explicit Builder(const torch::jit::Module &module);
-    std::unique_ptr<Program> build();
+    std::unique_ptr<Program> build(bool as_a_whole);
 
   private:
     Ref ref(const Value *v);
@@ -121,6 +137,8 @@ class Builder : ProgramBuilder
     bool fold(Node *n);
     void emit(Node *n);
     void emit_opaque(Node *n);
+    bool may_be_kept(const Value *v);
+    void refuse_writes(Node *n);
     void append_node(Step step, const std::vector<Ref> &in, const Node *n);
     void emit_whole();
     void add_inputs();
@@ -246,9 +264,78 @@ void Builder::walk_node(Node *n)
         emit(n);
 }
 
+/* What a node and the blocks in it read from outside. */
+void read_from_outside(const Node *n, std::unordered_set<const Value *> &inside, std::vector<Value *> &outside)
+{
+    auto add = [&](Value *v) {
+        if (inside.insert(v).second)
+            outside.push_back(v);
+    };
+    for (Value *v : const_cast<Node *>(n)->inputs())
+        add(v);
+    for (const Block *block : n->blocks()) {
+        for (const Value *v : block->inputs())
+            inside.insert(v);
+        for (const Node *inner : block->nodes()) {
+            read_from_outside(inner, inside, outside);
+            for (const Value *v : inner->outputs())
+                inside.insert(v);
+        }
+        for (Value *v : const_cast<Block *>(block)->outputs())
+            add(v);
+    }
+}
+
+/* Whether v is, looks into, or has in it what belongs to the model and not to the request. */
+bool Builder::may_be_kept(const Value *v)
+{
+    auto any_input = [&](const Node *n, auto &&counts) {
+        for (size_t i = 0; i < n->inputs().size(); i++)
+            if (counts(i) && may_be_kept(n->inputs()[i]))
+                return true;
+        return false;
+    };
+    if (const c10::IValue *what = known(v))
+        return !is_fixed(*what);
+    const Node *n = v->node();
+    const torch::jit::Operator *op = n->maybeOperator();
+    if (n->kind() == prim::Param)
+        return false; // inputs are copies of the request's own
+    if (!op || !n->blocks().empty() || op->schema().is_vararg() || !tells_aliases(*op))
+        return any_input(n, [](size_t) { return true; });
+    const auto &returns = op->schema().returns();
+    if (v->offset() >= returns.size() || !returns[v->offset()].alias_info())
+        return false;
+    const auto &arguments = op->schema().arguments();
+    return any_input(n, [&](size_t i) { return i < arguments.size() && arguments[i].alias_info(); });
+}
+
+/* Throws HasState for a node that writes to what outlives the request. */
+void Builder::refuse_writes(Node *n)
+{
+    const torch::jit::Operator *op = n->maybeOperator();
+    bool tells = op && n->blocks().empty() && tells_aliases(*op) && !op->schema().is_vararg();
+    if (!may_write(n))
+        return;
+    for (size_t i = 0; tells && i < n->inputs().size() && i < op->schema().arguments().size(); i++) {
+        const auto *alias = op->schema().arguments()[i].alias_info();
+        if (alias && alias->isWrite() && may_be_kept(n->inputs()[i]))
+            throw HasState();
+    }
+    if (tells)
+        return;
+    std::unordered_set<const Value *> inside;
+    std::vector<Value *> outside;
+    read_from_outside(n, inside, outside);
+    for (const Value *v : outside)
+        if (may_be_kept(v))
+            throw HasState();
+}
+
 void Builder::emit(Node *n)
 {
     Step step;
+    refuse_writes(n);
     step.name = n->kind().toQualString();
     if (!n->blocks().empty())
         return emit_opaque(n);
@@ -279,28 +366,6 @@ void Builder::emit(Node *n)
         return emit_opaque(n);
     }
     append_node(std::move(step), in, n);
-}
-
-/* What a node and the blocks in it read from outside. */
-void read_from_outside(const Node *n, std::unordered_set<const Value *> &inside, std::vector<Value *> &outside)
-{
-    auto add = [&](Value *v) {
-        if (inside.insert(v).second)
-            outside.push_back(v);
-    };
-    for (Value *v : const_cast<Node *>(n)->inputs())
-        add(v);
-    for (const Block *block : n->blocks()) {
-        for (const Value *v : block->inputs())
-            inside.insert(v);
-        for (const Node *inner : block->nodes()) {
-            read_from_outside(inner, inside, outside);
-            for (const Value *v : inner->outputs())
-                inside.insert(v);
-        }
-        for (Value *v : const_cast<Block *>(block)->outputs())
-            add(v);
-    }
 }
 
 void Builder::emit_opaque(Node *n)
@@ -393,7 +458,7 @@ bool Builder::describe_by(Input &input, const Node *user)
 {
     static const auto conv = c10::Symbol::fromQualString("aten::_convolution");
     const std::string name = user->kind().toQualString();
-    const at::Tensor *weight = known_tensor(user, name == "aten::embedding" ? 0 : 1);
+    const at::Tensor *weight = known_tensor(user, 1);
     swn_wire_tensor &t = input.described;
     if (!weight || weight->dim() < 2 || weight->dim() > SWN_WIRE_RANK)
         return false;
@@ -402,23 +467,19 @@ bool Builder::describe_by(Input &input, const Node *user)
         const c10::IValue *groups = known(user->inputs()[user->kind() == conv ? 8 : user->inputs().size() - 1]);
         if (!groups || !groups->isInt())
             return false;
+        // Traced, a transposed convolution is the same operator.
+        static const c10::IValue no(false);
+        const c10::IValue *transposed = user->kind() == conv ? known(user->inputs()[6]) : &no;
+        if (!transposed || !transposed->isBool() || name.rfind("aten::conv_tr", 0) == 0)
+            return false;
         t.rank = static_cast<uint32_t>(weight->dim());
         std::fill(t.shape, t.shape + t.rank, -1);
-        t.shape[1] = weight->size(1) * groups->toInt();
+        t.shape[1] = transposed->toBool() ? weight->size(0) : weight->size(1) * groups->toInt();
         t.element = element_of(weight->scalar_type());
         return true;
     }
-    if (name == "aten::linear") {
-        t.rank = 2;
-        t.shape[0] = -1;
-        t.shape[1] = weight->size(1);
+    if (name == "aten::linear") { // of any rank
         t.element = element_of(weight->scalar_type());
-        return true;
-    }
-    if (name == "aten::embedding") {
-        t.rank = 2;
-        t.shape[0] = t.shape[1] = -1;
-        t.element = SWN_ELEMENT_INT64;
         return true;
     }
     return false;
@@ -435,12 +496,12 @@ void Builder::describe_inputs()
     }
 }
 
-std::unique_ptr<Program> Builder::build()
+std::unique_ptr<Program> Builder::build(bool as_a_whole)
 {
     if (graph_->outputs().size() != 1)
         throw std::runtime_error("the graph of forward() has no single result");
     add_inputs();
-    if (sets_attributes(graph_->block()))
+    if (as_a_whole)
         emit_whole();
     else
         walk(graph_->block());
@@ -461,7 +522,14 @@ std::unique_ptr<Program> program_from_torchscript(const std::string &path)
 {
     torch::jit::Module module = torch::jit::load(path, at::kCPU);
     module.eval();
-    return Builder(module).build();
+    if (!module.type()->getForwardHooks().empty() || !module.type()->getForwardPreHooks().empty())
+        throw std::runtime_error(
+            "the model has hooks on its outermost module, which cannot be served: have forward() call them");
+    try {
+        return Builder(module).build(false);
+    } catch (const HasState &) {
+        return Builder(module).build(true);
+    }
 }
 
 } // namespace swn

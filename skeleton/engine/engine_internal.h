@@ -34,6 +34,7 @@ struct swn_weight {
     uint32_t id;
     uint32_t then;            /* the weight that was read next, the last time */
     int joined;               /* by the same operator */
+    int loaded;               /* its bytes came from a checkpoint: no pass has computed them */
     int oversize;             /* does not fit the plan's ring, and is not sliced: the mapping serves it */
     double compute_ns, op_ns; /* as in struct swn_plan_weight */
     uint64_t read_at;         /* number of its last access among those of all weights */

@@ -42,7 +42,8 @@ int swn_weight_add(struct swn_engine *e, struct swn_range *r)
         i = e->weights.count++;
         e->weights.all[i].id = (uint32_t)i + 1;
     }
-    e->weights.all[i] = (struct swn_weight){.range = r, .id = e->weights.all[i].id};
+    int loaded = atomic_load(&r->state) == SWN_FILE_BACKED && r->file->immutable;
+    e->weights.all[i] = (struct swn_weight){.range = r, .id = e->weights.all[i].id, .loaded = loaded};
     r->weight = (int)i;
     e->weights.live++;
     e->plan.dirty = 1;
@@ -64,8 +65,10 @@ int swn_is_aged(const struct swn_engine *e, const struct swn_range *r)
 static void learn_age(struct swn_engine *e, const struct swn_weight *weight)
 {
     uint64_t age = e->ops.seq - swn_tensor_of(weight->range)->alloc_seq, aged = age + age / 2;
+    uint64_t now = e->ops.aged ? e->ops.aged : SWN_AGED_OPS;
 
-    if (weight->widest_gap && weight->widest_gap * 2 < e->weights.live && age < SWN_AGED_OPS_MOST && aged > e->ops.aged)
+    if (!weight->loaded && weight->widest_gap && weight->widest_gap * 2 < e->weights.live && age < SWN_AGED_OPS_MOST &&
+        aged > now)
         e->ops.aged = aged;
 }
 

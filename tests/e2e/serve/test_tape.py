@@ -4,7 +4,7 @@ import pytest
 import harness
 
 FORMS = ("convnet traced", "convnet scripted", "mlp traced", "branches", "containers", "in place", "state", "same", "forked",
-         "half", "integers")
+         "half", "integers", "optional list", "scratch", "transposed")
 TORCHVISION = ("alexnet convnext_tiny densenet121 googlenet inception_v3 maxvit_t mnasnet1_0 mobilenet_v2 "
                "mobilenet_v3_small regnet_y_400mf resnet18 resnet50 resnet101 resnext50_32x4d shufflenet_v2_x1_0 squeezenet1_1 swin_t "
                "vgg11 vgg19 vit_b_16").split()
@@ -24,9 +24,11 @@ def test_tape_has_the_bits_of_forward(torch):
     checked(run)
     values = run.record["values"]
     assert values["convnet traced: groups"] > 6  # a cut at least after each block
-    assert values["state: groups"] == values["same: groups"] == 1
+    assert values["state: groups"] == values["same: groups"] == values["scratch: groups"] == 1
     assert values["convnet traced: described"][0] == [["x", "FP32", [-1, 3, -1, -1]]]
-    assert values["integers: described"][0] == [["input", "INT64", [-1, -1]]]
+    assert values["integers: described"][0] == [["input", None, []]]  # of any rank, and of two types
+    assert values["mlp traced: described"][0] == [["input", "FP32", []]]
+    assert values["transposed: described"][0] == [["input", "FP32", [-1, 16, -1, -1]]]
     assert values["mlp traced: weight bytes"] == 8 * (256 * 256 + 256) * 4
 
 

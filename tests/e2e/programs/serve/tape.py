@@ -93,6 +93,33 @@ class Forked(nn.Module):
         return self.b(x) + torch.jit.wait(other)
 
 
+def shape_of(x, tail: typing.Optional[typing.List[int]]) -> typing.List[int]:
+    if tail is None:
+        return [x.size(0)]
+    tail.append(x.size(0))
+    return tail
+
+
+class OptionalList(nn.Module):
+    """A list of constants that grows in each request."""
+
+    def forward(self, x):
+        return x.reshape(shape_of(x.reshape(-1), [1])) * 2
+
+
+class Scratch(nn.Module):
+    """Writes to its own buffer, and reads it later."""
+
+    def __init__(self):
+        super().__init__()
+        self.a, self.b = nn.Linear(64, 64), nn.Linear(64, 64)
+        self.register_buffer("scratch", torch.zeros(3, 64))
+
+    def forward(self, x):
+        self.scratch.copy_(x)
+        return self.b(torch.relu(self.a(x))) + self.scratch
+
+
 def numbers(seed):
     return (_models.rows(seed, 3, 64),)
 
@@ -109,6 +136,9 @@ FORMS = {
     "state": (State, numbers, False),
     "same": (Same, lambda s: (_models.rows(s, 2, 3), _models.rows(s, 1, 1)), False),
     "forked": (Forked, numbers, False),
+    "optional list": (OptionalList, numbers, False),
+    "scratch": (Scratch, numbers, False),
+    "transposed": (lambda: nn.ConvTranspose2d(16, 8, 3), lambda s: (_models.rows(s, 2, 16 * 25).view(2, 16, 5, 5),), True),
     "half": (lambda: nn.Linear(64, 64).bfloat16(), lambda s: (numbers(s)[0].bfloat16(),), True),
     "integers": (lambda: nn.Embedding(50, 8), lambda s: (torch.arange(6).view(2, 3) * (s + 1) % 50,), True),
 }
