@@ -398,9 +398,28 @@ def test_directory_of_another_user_is_not_used(place):
     assert not os.listdir(f"{place}/roots") and not os.listdir(f"{place}/user")
 
 
+@contextlib.contextmanager
+def hang_up(disposition):
+    """What children inherit: nohup has them ignore SIGHUP."""
+    before = signal.signal(signal.SIGHUP, disposition)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+def test_terminal_that_is_gone_is_ignored_under_nohup(place):
+    with hang_up(signal.SIG_IGN), daemon(place, "--total", "100M") as d:
+        d.process.send_signal(signal.SIGHUP)
+        with pytest.raises(subprocess.TimeoutExpired):
+            d.process.wait(0.5)
+        d.process.send_signal(signal.SIGTERM)
+        assert d.process.wait(10) == 0
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_signals_that_end_it(place, number):
-    with daemon(place, "--total", "100M") as d:
+    with hang_up(signal.SIG_DFL), daemon(place, "--total", "100M") as d:
         d.process.send_signal(number)
         assert d.process.wait(10) == 0 and not os.path.exists(d.socket)
 
