@@ -399,7 +399,7 @@ def test_directory_of_another_user_is_not_used(place):
 
 
 @contextlib.contextmanager
-def hang_up(disposition):
+def inherited_sighup(disposition):
     """What children inherit: nohup has them ignore SIGHUP."""
     before = signal.signal(signal.SIGHUP, disposition)
     try:
@@ -409,7 +409,7 @@ def hang_up(disposition):
 
 
 def test_terminal_that_is_gone_is_ignored_under_nohup(place):
-    with hang_up(signal.SIG_IGN), daemon(place, "--total", "100M") as d:
+    with inherited_sighup(signal.SIG_IGN), daemon(place, "--total", "100M") as d:
         d.process.send_signal(signal.SIGHUP)
         with pytest.raises(subprocess.TimeoutExpired):
             d.process.wait(0.5)
@@ -419,7 +419,7 @@ def test_terminal_that_is_gone_is_ignored_under_nohup(place):
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_signals_that_end_it(place, number):
-    with hang_up(signal.SIG_DFL), daemon(place, "--total", "100M") as d:
+    with inherited_sighup(signal.SIG_DFL), daemon(place, "--total", "100M") as d:
         d.process.send_signal(number)
         assert d.process.wait(10) == 0 and not os.path.exists(d.socket)
 
