@@ -14,8 +14,8 @@
 /* How often EAGAIN is retried, a millisecond apart. */
 #define LATER_MOST 100
 
-/* What kind of file it is, without opening it: a tape rewinds for less, a watchdog starts, and whoever waits to write
- * to a FIFO goes on. */
+/* What kind of file it is, without opening it: opening rewinds a tape, starts a watchdog, and wakes a process that
+ * waits to write to a FIFO. */
 static int look(const struct swn_io *io, const char *path, int flags)
 {
     struct stat st;

@@ -60,16 +60,16 @@ int swn_make_dirs(const char *dir)
     return mkdir(path, 0700) && errno != EEXIST ? -errno : 0;
 }
 
-/* Whoever owns the root directory replaces what is below it anyway. In a user namespace that knows no root, it is where
- * root's files are nobody's. */
+/* The owner of the root directory can replace all below it anyway. In a user namespace without a root, root's files
+ * belong to the overflow user, and so does the root directory. */
 static int is_theirs(uid_t owner)
 {
     struct stat root;
     return owner == 0 || owner == geteuid() || (!stat("/", &root) && root.st_uid == owner);
 }
 
-/* A part of the path that is not its end. What is above it has been looked at, so that nobody else changes it
- * meanwhile. */
+/* A part of the path that is not its end. The caller has checked what is above it, so no other user can
+ * replace it meanwhile. */
 static int check_above(const char *path)
 {
     struct stat entry, st;

@@ -22,7 +22,7 @@ int swn_store_dir(char *const *env, char *out, size_t size);
 /* Makes the directory and what is missing above it, mode 0700. 0 (also when it was there) or -errno. */
 int swn_make_dirs(const char *dir);
 
-/* Whether nobody but this user and root can put another file in the place of one in `dir`, or another directory in its
+/* Whether only this user and root can put another file in the place of one in `dir`, or another directory in its
  * own: it is no link, it is theirs, only they write to it, and likewise all above it, where links are theirs too and a
  * sticky directory may be everybody's. 0; -ELOOP: a link; -ENOTDIR; -EPERM: others can; another -errno. */
 int swn_dir_is_trusted(const char *dir);

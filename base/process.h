@@ -33,7 +33,7 @@ int swn_process_user(pid_t pid, uid_t *uid);
  * then the caller polls swn_process_start. */
 int swn_process_watch(pid_t pid);
 /* 1: the process has a thread of that name; 0: it has none; -errno: /proc cannot be read; -E2BIG: it has none among the
- * first SWN_THREADS_LOOKED_AT, and more; whoever starts thousands does not keep the caller busy. */
+ * first SWN_THREADS_LOOKED_AT, and has more: a process with thousands of threads does not keep the caller busy. */
 #define SWN_THREADS_LOOKED_AT 1024
 int swn_process_has_thread(pid_t pid, const char *name);
 

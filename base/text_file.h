@@ -9,10 +9,10 @@
 int swn_textfile_write(const char *path, const char *text);
 
 /* Opens a file that is written bit by bit, empty; a new one is for the user alone to read. The user has named it, in a
- * variable that child processes inherit: whoever may write to its directory must not choose what is overwritten, and
- * nothing may hold up the program. So no link is followed (-ELOOP) but the system's own, such as /dev/stdout, to which
- * is appended; a pipe without a reader is not waited for (-ENXIO); and a file that another process has opened in this
- * way is not touched (-EBUSY). The descriptor, or -errno. */
+ * variable that child processes inherit: another user who may write to its directory must not choose what is
+ * overwritten, and nothing may hold up the program. So no link is followed (-ELOOP) but the system's own, such as
+ * /dev/stdout, to which is appended; a pipe without a reader is not waited for (-ENXIO); and a file that another
+ * process has opened in this way is not touched (-EBUSY). The descriptor, or -errno. */
 int swn_textfile_open(const char *path);
 
 /* Replaces a regular file, or makes one, of these bytes. 0; -EEXIST: what has that name is no regular file; another

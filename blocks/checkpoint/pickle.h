@@ -61,7 +61,7 @@ struct swn_pickle_value {
         };
         struct {
             struct swn_pickle_value **items;
-            uint32_t checked; /* of a dict: so many of its items have been looked at, and hold */
+            uint32_t checked; /* of a dict: items that have passed the check of states, from the first on */
             uint32_t strange; /* how many of its keys are neither texts nor integers, once they are compared */
         };
         const struct swn_pickle_global *global;
