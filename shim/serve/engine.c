@@ -13,9 +13,9 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "scheduler/protocol/engine_wire.h"
 #include "shim/serve/backend.h"
@@ -44,14 +44,6 @@ static struct {
     struct swn_wire_tensor tensors[SWN_WIRE_TENSORS];
     char text[SWN_WIRE_ENGINE_TEXT];
 } engine;
-
-static uint64_t now_ns(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
 
 static struct entry **find(struct entry **list, uint64_t number)
 {
@@ -182,7 +174,7 @@ static enum swn_engine_status store(const struct swn_engine_message *m)
 static int serve(const struct swn_engine_message *m)
 {
     struct swn_engine_message answer = {.op = m->op + 1, .request = m->request, .model = m->model, .group = m->group};
-    uint64_t began = now_ns();
+    uint64_t began = swn_now_ns();
 
     engine.text[0] = 0;
     switch (m->op) {
@@ -207,7 +199,7 @@ static int serve(const struct swn_engine_message *m)
     default:
         return -EPROTO;
     }
-    answer.ns = now_ns() - began;
+    answer.ns = swn_now_ns() - began;
     answer.tensors = engine.tensors;
     answer.text = engine.text;
     return swn_engine_wire_send(engine.socket, engine.out, &answer);

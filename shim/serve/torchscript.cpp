@@ -6,6 +6,7 @@
 // depend on the request, calls that cannot be inlined) becomes one opaque step, which PyTorch's interpreter runs as a
 // whole.
 #include "shim/serve/program_builder.h"
+#include "shim/serve/wire_tensors.h"
 
 #include <cstring>
 #include <functional>
@@ -437,20 +438,6 @@ const at::Tensor *Builder::known_tensor(const Node *n, size_t argument)
 {
     const c10::IValue *v = argument < n->inputs().size() ? known(n->inputs()[argument]) : nullptr;
     return v && v->isTensor() && v->toTensor().defined() ? &v->toTensor() : nullptr;
-}
-
-swn_element element_of(at::ScalarType type)
-{
-    switch (type) {
-    case at::kDouble:
-        return SWN_ELEMENT_FP64;
-    case at::kHalf:
-        return SWN_ELEMENT_FP16;
-    case at::kBFloat16:
-        return SWN_ELEMENT_BF16;
-    default:
-        return SWN_ELEMENT_FP32;
-    }
 }
 
 /* An operator's weight says what the operator's input looks like. */

@@ -6,6 +6,7 @@ from torch import nn
 from torch.export import Dim
 
 import _models
+from _outputs import data, flat, raw
 from _record import begin
 from serve_backend import Backend, ServeError, in_turns
 
@@ -131,23 +132,6 @@ def form(name):
         return FORMS[name]
     size = 299 if name == "inception_v3" else 224
     return lambda: _models.torchvision_model(name), lambda s: (_models.image(s, size=size),), None
-
-
-def flat(result):
-    """The tensors of a result, in the order in which the outputs of a request are numbered."""
-    if isinstance(result, torch.Tensor):
-        return [result]
-    if isinstance(result, dict):
-        result = result.values()
-    return [t for part in result if part is not None for t in flat(part)]
-
-
-def data(results):
-    return [content for _, _, content in results.values()]
-
-
-def raw(tensors):
-    return [t.detach().contiguous().view(-1).view(torch.uint8).numpy().tobytes() for t in tensors]
 
 
 def refused(what, *arguments):

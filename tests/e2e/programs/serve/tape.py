@@ -6,6 +6,7 @@ import torch
 from torch import nn
 
 import _models
+from _outputs import data, flat, raw
 from _record import begin
 from serve_backend import Backend, in_turns
 
@@ -150,23 +151,6 @@ def form(name):
     model, how = name.split()
     size = 299 if model == "inception_v3" else 224
     return lambda: _models.torchvision_model(model), lambda s: (_models.image(s, size=size),), how == "traced"
-
-
-def flat(result):
-    """The tensors of a result, in the order in which the outputs of a request are numbered."""
-    if isinstance(result, torch.Tensor):
-        return [result]
-    if isinstance(result, dict):
-        result = result.values()
-    return [t for part in result if part is not None for t in flat(part)]
-
-
-def data(results):
-    return [content for _, _, content in results.values()]
-
-
-def raw(tensors):
-    return [t.detach().contiguous().view(-1).view(torch.uint8).numpy().tobytes() for t in tensors]
 
 
 backend = Backend(path)
