@@ -1,7 +1,9 @@
 /* base/paths.c - see paths.h. */
+#define _GNU_SOURCE /* AT_EACCESS */
 #include "base/paths.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -16,6 +18,50 @@ const char *swn_env_lookup(char *const *env, const char *name)
     return NULL;
 }
 
+/* The owner of the root directory can replace all below it anyway. In a user namespace without a root, root's files
+ * belong to the overflow user, and so does the root directory. */
+static int is_theirs(uid_t owner)
+{
+    struct stat root;
+    return owner == 0 || owner == geteuid() || (!stat("/", &root) && root.st_uid == owner);
+}
+
+/* Whether `dir` is, or would be, this user's: no part of its path belongs to another user but root, and what there is
+ * of it from its first `base` bytes on can be written to. A directory that does not exist yet passes. */
+static int is_own(const char *dir, size_t base)
+{
+    char path[4096];
+    struct stat entry, st;
+    int own = 1;
+    if (snprintf(path, sizeof path, "%s", dir) >= (int)sizeof path)
+        return 0;
+    for (char *p = path + 1;; p++) {
+        char end = *p;
+        if (end && end != '/')
+            continue;
+        *p = 0;
+        if (lstat(path, &entry) || stat(path, &st))
+            return errno == ENOENT && own;
+        if (!is_theirs(entry.st_uid) || !is_theirs(st.st_uid))
+            return 0;
+        if ((size_t)(p - path) >= base)
+            own = st.st_uid == geteuid() || !faccessat(AT_FDCWD, path, W_OK, AT_EACCESS);
+        if (!end)
+            return own;
+        *p = end;
+    }
+}
+
+/* A directory of this user's where all users may have one. */
+static int fallback_dir(char *out, size_t size)
+{
+    struct stat st;
+    int n = snprintf(out, size, "/var/tmp/swapnet-%u", (unsigned)geteuid());
+    if (n < 0 || (size_t)n >= size)
+        return -ENAMETOOLONG;
+    return lstat(out, &st) || (S_ISDIR(st.st_mode) && st.st_uid == geteuid()) ? 0 : -EPERM;
+}
+
 int swn_default_store_dir(char *const *env, char *out, size_t size)
 {
     const char *base = swn_env_lookup(env, "XDG_CACHE_HOME"), *below = "/swapnet";
@@ -26,7 +72,9 @@ int swn_default_store_dir(char *const *env, char *out, size_t size)
     if (!base || base[0] != '/')
         return -ENOENT;
     int n = snprintf(out, size, "%s%s", base, below);
-    return n < 0 || (size_t)n >= size ? -ENAMETOOLONG : 0;
+    if (n < 0 || (size_t)n >= size)
+        return -ENAMETOOLONG;
+    return is_own(out, strlen(base)) ? 0 : fallback_dir(out, size);
 }
 
 int swn_store_is_off(const char *value)
@@ -58,14 +106,6 @@ int swn_make_dirs(const char *dir)
         *p = '/';
     }
     return mkdir(path, 0700) && errno != EEXIST ? -errno : 0;
-}
-
-/* The owner of the root directory can replace all below it anyway. In a user namespace without a root, root's files
- * belong to the overflow user, and so does the root directory. */
-static int is_theirs(uid_t owner)
-{
-    struct stat root;
-    return owner == 0 || owner == geteuid() || (!stat("/", &root) && root.st_uid == owner);
 }
 
 /* A part of the path that is not its end. The caller has checked what is above it, so no other user can

@@ -8,8 +8,9 @@
 /* The first NAME=value of `env` with a value, else NULL: an empty variable counts as unset. */
 const char *swn_env_lookup(char *const *env, const char *name);
 
-/* The store directory when SWAPNET_STORE is not set: $XDG_CACHE_HOME/swapnet, else $HOME/.cache/swapnet. 0; -ENOENT:
- * neither is set to an absolute path; -ENAMETOOLONG. */
+/* The store directory when SWAPNET_STORE is not set: $XDG_CACHE_HOME/swapnet, else $HOME/.cache/swapnet. Where that is
+ * another user's, as after su or sudo -E, or in a container with a user of its own: /var/tmp/swapnet-UID. 0; -ENOENT:
+ * neither variable is an absolute path; -EPERM: /var/tmp/swapnet-UID is another user's, too; -ENAMETOOLONG. */
 int swn_default_store_dir(char *const *env, char *out, size_t size);
 
 /* Whether this value of SWAPNET_STORE means that there are no block stores. */

@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -123,6 +124,32 @@ int swn_process_own_memory(pid_t pid, uint64_t *bytes)
     if (!err)
         *bytes = (uint64_t)(anonymous + shared) << 10;
     return err;
+}
+
+/* Field 9 of /proc/PID/stat has the flag until the process calls exec. */
+static int has_called_exec(pid_t pid)
+{
+    enum { FORKED_NO_EXEC = 0x40 };
+    char path[64], text[1024];
+    unsigned flags;
+    snprintf(path, sizeof path, "/proc/%ld/stat", (long)pid);
+    const char *at = read_text(AT_FDCWD, path, text, sizeof text) > 0 ? strrchr(text, ')') : NULL;
+    return at && sscanf(at + 1, " %*c %*d %*d %*d %*d %*d %u", &flags) == 1 && !(flags & FORKED_NO_EXEC);
+}
+
+int swn_process_programs(pid_t pid, pid_t *list, int most)
+{
+    char path[64], text[STATUS_MOST], *at = text, *end;
+    int n = 0;
+    snprintf(path, sizeof path, "/proc/%ld/task/%ld/children", (long)pid, (long)pid);
+    ssize_t rc = read_text(AT_FDCWD, path, text, sizeof text);
+    if (rc < 0)
+        return (int)rc;
+    /* A number that was cut has no space behind it. */
+    for (long child; n < most && (child = strtol(at, &end, 10)) > 0 && *end == ' '; at = end)
+        if (has_called_exec((pid_t)child))
+            list[n++] = (pid_t)child;
+    return n;
 }
 
 int swn_process_user(pid_t pid, uid_t *uid)

@@ -26,6 +26,10 @@ int swn_process_resident(pid_t pid, uint64_t *bytes);
 /* Resident bytes of the process that are in no file: anonymous pages and shared memory. 0; -ENODATA: it is dying, or
  * Linux is older than 4.5; -errno. */
 int swn_process_own_memory(pid_t pid, uint64_t *bytes);
+/* The children of the process's first thread that are programs of their own, as they have called exec: their memory is
+ * not shared with the parent's. At most `most` of them. Their number, or -errno: -ENOENT where the kernel does not tell
+ * children. */
+int swn_process_programs(pid_t pid, pid_t *list, int most);
 /* The effective user of the process. From its status, as /proc/PID belongs to root where the process may not be traced.
  * 0 or -errno. */
 int swn_process_user(pid_t pid, uid_t *uid);

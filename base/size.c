@@ -91,6 +91,7 @@ int swn_parse_size(const char *text, uint64_t *bytes)
 
 int swn_parse_budget(const char *text, uint64_t *bytes, const char **why)
 {
+    static const char too_large[] = "is too large: it can be " SWN_MEMORY_MOST_TEXT " at most; use e.g. 256M or 2G";
     size_t len = strlen(text);
     uint64_t value = 0;
 
@@ -105,9 +106,12 @@ int swn_parse_budget(const char *text, uint64_t *bytes, const char **why)
     }
     int rc = swn_parse_size(text, &value);
     if (rc) {
-        *why = rc == -ERANGE ? "is too large: it must fit in 64 bits; use e.g. 256M or 2G"
-                             : "is not a size: use e.g. 256M or 2G";
+        *why = rc == -ERANGE ? too_large : "is not a size: use e.g. 256M or 2G";
         return rc;
+    }
+    if (value > SWN_MEMORY_MOST_BYTES) {
+        *why = too_large;
+        return -ERANGE;
     }
     if (value < SWN_BUDGET_LEAST_BYTES) {
         *why = "is below the minimum: give at least 4M (4 MiB)";

@@ -15,6 +15,11 @@
  * rest of the process takes all of its memory. */
 #define SWN_BUDGET_UNASKED_BYTES (UINT64_C(8) << 20)
 
+/* The largest amount of memory that a user may name (4096T). Messages to swapnetd carry no more, and sums of several
+ * cannot overflow. */
+#define SWN_MEMORY_MOST_BYTES (UINT64_C(1) << 52)
+#define SWN_MEMORY_MOST_TEXT "4096T"
+
 /* SWN_BUDGET_UNASKED_BYTES, or `most` where less was asked for; most 0: the process asked for nothing. */
 static inline uint64_t swn_budget_unasked(uint64_t most)
 {

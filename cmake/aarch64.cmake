@@ -13,7 +13,7 @@ set(CMAKE_FIND_ROOT_PATH_MODE_PROGRAM NEVER)
 set(CMAKE_FIND_ROOT_PATH_MODE_LIBRARY ONLY)
 set(CMAKE_FIND_ROOT_PATH_MODE_INCLUDE ONLY)
 
-# cmocka comes from the root.
+# cmocka and zlib come from the root.
 set(CMAKE_CROSSCOMPILING_EMULATOR
-    ${CMAKE_COMMAND};-E;env;EMULATED_LIBRARIES=${swn_root}/usr/lib/aarch64-linux-gnu
+    ${CMAKE_COMMAND};-E;env;EMULATED_LIBRARIES=${swn_root}/usr/lib/aarch64-linux-gnu:${swn_root}/lib/aarch64-linux-gnu
     ${CMAKE_CURRENT_LIST_DIR}/../tests/aarch64/emulate)

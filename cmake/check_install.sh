@@ -12,6 +12,9 @@ want=("$libdir/libswapnet.so")
 for backend in "$@"; do
     want+=("$libdir/swapnet/aten-$backend.so")
 done
+want+=("$libdir"/swapnet/worker/{worker.so,__main__.py,swapnet_worker/server.py})
+want+=("$libdir"/swapnet/add_torch/{__main__.py,torch_info.py,recipe.json,libjansson.a,include/jansson.h,source/shim/torch/{op_hook.cpp,compat.h},source/skeleton/abi/abi.h})
+want+=("$libdir"/swapnet/verify/{__main__.py,reference.py,served.py,trust.py})
 want+=("$bindir/swapnetctl" "$bindir/swapnetd" "$bindir/swapnet-partition" "$libdir/libswapnet-store.so" "$libdir/pkgconfig/swapnet.pc"
     include/swapnet.h lib/systemd/system/swapnetd.service lib/systemd/system/swapnetd.socket
     "$datadir"/swapnet/devices/{jetson-nx,jetson-nano,raspberry-pi-3b-plus,raspberry-pi-4b}.json

@@ -1,11 +1,19 @@
-# The torch backends: shim/torch/*.cpp once per PyTorch, as lib/swapnet/aten-<major>.<minor>.so. Which PyTorchs there are,
-# the interpreters in SWAPNET_PYTHONS say. In a cross-build these are directories of packages (.../dist-packages).
+# The torch backends: shim/torch/*.cpp once per PyTorch, as lib/swapnet/aten-<major>.<minor>.so, or -precxx11.so for one whose C++
+# strings are those before C++11. Which PyTorchs there are, the interpreters in SWAPNET_PYTHONS say, or directories of packages
+# (.../dist-packages), which may be another machine's, or have no more of PyTorch than scripts/fetch-torch-headers keeps.
 
 file(GLOB aten_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/shim/torch/*.cpp)
 list(APPEND aten_sources ${PROJECT_SOURCE_DIR}/profiles/flops.c)
 file(GLOB serve_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/shim/serve/*.cpp)
-list(APPEND serve_sources ${PROJECT_SOURCE_DIR}/skeleton/tape/tape.c ${PROJECT_SOURCE_DIR}/skeleton/tape/exported.c
-    ${PROJECT_SOURCE_DIR}/scheduler/protocol/engine_wire.c ${PROJECT_SOURCE_DIR}/cmake/no_stdin.c)
+file(GLOB tape_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/skeleton/tape/*.c)
+list(APPEND serve_sources ${tape_sources} ${PROJECT_SOURCE_DIR}/scheduler/protocol/engine_wire.c
+    ${PROJECT_SOURCE_DIR}/shim/torch/fp_control.cpp ${PROJECT_SOURCE_DIR}/shim/torch/math_settings.cpp
+    ${PROJECT_SOURCE_DIR}/cmake/no_stdin.c)
+set(aten_headers ATen/ATen.h ATen/record_function.h torch/library.h)
+set(serve_headers ATen/ATen.h torch/csrc/jit/api/module.h)
+set(serve_archives libjansson.a) # for add_torch.cmake
+set(aten_link -Wl,-z,relro,-z,now)
+set(serve_link -Wl,--wrap=stdin -Wl,--exclude-libs,ALL -Wl,-z,relro,-z,now)
 set(SWAPNET_BACKENDS "")
 
 function(swn_torch_backend python)
@@ -24,23 +32,22 @@ function(swn_torch_backend python)
         message(STATUS "${python} has no PyTorch")
         return()
     endif()
-    foreach(key VERSION MAJOR MINOR INCLUDES C10 TORCH_CPU CXX11_ABI VERSION_FILE)
+    foreach(key VERSION MAJOR MINOR INCLUDES C10 TORCH_CPU CXX11_ABI STANDARD VERSION_FILE)
         string(REGEX MATCH "(^|\n)${key}=([^\n]*)" _ "${info}")
         set(torch_${key} "${CMAKE_MATCH_2}")
     endforeach()
 
-    set(name ${torch_MAJOR}.${torch_MINOR})
+    set(number ${torch_MAJOR}.${torch_MINOR})
+    set(name ${number})
+    if(NOT torch_CXX11_ABI)
+        set(name ${number}-precxx11) # see skeleton/abi/backend_file.h
+    endif()
     if(TARGET aten-${name})
         message(STATUS "${python}: PyTorch ${torch_VERSION}: another interpreter already asked for ${name}")
         return()
     endif()
     set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${torch_VERSION_FILE})
-    # The headers of 2.13 require C++20; those before 2.10 are older than it.
-    if(name VERSION_LESS 2.10)
-        set(standard 17)
-    else()
-        set(standard 20)
-    endif()
+    set(standard ${torch_STANDARD})
     message(STATUS "${python}: PyTorch ${torch_VERSION}, C++${standard}, C++11 ABI ${torch_CXX11_ABI}")
 
     add_library(aten-${name} MODULE ${aten_sources})
@@ -55,12 +62,11 @@ function(swn_torch_backend python)
     target_link_libraries(aten-${name} PRIVATE swn_options ${torch_C10} ${torch_TORCH_CPU})
     # Nearly all of a file's 10 to 25 s of compiling is these. Each file names what it needs all the same. The presets compile
     # C++ with -g1: the types of PyTorch's headers in full take longer than the code.
-    target_precompile_headers(aten-${name} PRIVATE
-        "$<$<COMPILE_LANGUAGE:CXX>:<ATen/ATen.h$<ANGLE-R>>"
-        "$<$<COMPILE_LANGUAGE:CXX>:<ATen/record_function.h$<ANGLE-R>>"
-        "$<$<COMPILE_LANGUAGE:CXX>:<torch/library.h$<ANGLE-R>>")
-    target_link_options(aten-${name} PRIVATE -Wl,-z,relro,-z,now)
-    install(TARGETS aten-${name} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/swapnet)
+    foreach(header IN LISTS aten_headers)
+        target_precompile_headers(aten-${name} PRIVATE "$<$<COMPILE_LANGUAGE:CXX>:<${header}$<ANGLE-R>>")
+    endforeach()
+    target_link_options(aten-${name} PRIVATE ${aten_link})
+    install(TARGETS aten-${name} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/swapnet COMPONENT backends)
 
     # What swapnet-engine runs models with.
     add_library(serve-${name} MODULE ${serve_sources})
@@ -72,11 +78,20 @@ function(swn_torch_backend python)
         SWAPNET_TORCH_MAJOR=${torch_MAJOR} SWAPNET_TORCH_MINOR=${torch_MINOR})
     target_link_libraries(serve-${name} PRIVATE swn_options jansson ${torch_C10} ${torch_TORCH_CPU})
     set_target_properties(serve-${name} PROPERTIES DEFINE_SYMBOL "")
-    target_precompile_headers(serve-${name} PRIVATE
-        "$<$<COMPILE_LANGUAGE:CXX>:<ATen/ATen.h$<ANGLE-R>>"
-        "$<$<COMPILE_LANGUAGE:CXX>:<torch/csrc/jit/api/module.h$<ANGLE-R>>")
-    target_link_options(serve-${name} PRIVATE -Wl,--wrap=stdin -Wl,--exclude-libs,ALL -Wl,-z,relro,-z,now)
-    install(TARGETS serve-${name} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/swapnet)
+    foreach(header IN LISTS serve_headers)
+        target_precompile_headers(serve-${name} PRIVATE "$<$<COMPILE_LANGUAGE:CXX>:<${header}$<ANGLE-R>>")
+    endforeach()
+    target_link_options(serve-${name} PRIVATE ${serve_link})
+    install(TARGETS serve-${name} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/swapnet COMPONENT serving-backends)
+    # It cannot be tried here, perhaps, but its names can be looked up.
+    if(IS_DIRECTORY ${python})
+        get_filename_component(libraries ${torch_C10} DIRECTORY)
+        foreach(kind aten serve)
+            add_custom_command(TARGET ${kind}-${name} POST_BUILD
+                COMMAND python3 ${PROJECT_SOURCE_DIR}/cmake/check_names.py $<TARGET_FILE:${kind}-${name}> ${libraries}
+                VERBATIM)
+        endforeach()
+    endif()
     set(SWAPNET_BACKENDS ${SWAPNET_BACKENDS} ${name} PARENT_SCOPE)
 endfunction()
 

@@ -63,6 +63,8 @@ def main():
     print(f"C10={c10}")
     print("TORCH_CPU=" + os.path.join(lib, "libtorch_cpu.so"))
     print(f"CXX11_ABI={cxx11_abi}")
+    # The headers of 2.13 require C++20; those before 2.10 are older than it.
+    print(f"STANDARD={20 if (int(found[2]), int(found[3])) >= (2, 10) else 17}")
     print(f"VERSION_FILE={version_file}")
 
 

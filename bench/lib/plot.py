@@ -7,7 +7,7 @@ COLOURS = {"plain": "#888888", "beside": "#17becf", "mmap": "#d62728", "double b
            "accelerate": "#ff7f0e", "ncnn": "#2ca02c", "ncnn lean": "#98df8a", "swapnet": "#1f77b4"}
 
 
-def _pyplot():
+def pyplot():
     try:
         import matplotlib
     except ImportError:
@@ -41,14 +41,13 @@ def _panel(axes, model, rows):
 
 def draw(rows, path):
     """One picture of all models of these rows of results into a file, PNG by its name."""
-    pyplot = _pyplot()
-    if not pyplot:
+    plt = pyplot()
+    if not plt:
         return
     models = list(dict.fromkeys(row["model"] for row in rows))
     across = min(3, len(models))
     down = -(-len(models) // across)
-    figure, panels = pyplot.subplots(down, across, squeeze=False,
-                                     figsize=(4.6 * across, 3.6 * down))
+    figure, panels = plt.subplots(down, across, squeeze=False, figsize=(4.6 * across, 3.6 * down))
     for axes in panels.flat[len(models):]:
         axes.remove()
     for axes, model in zip(panels.flat, models):

@@ -39,6 +39,7 @@ struct swn_ckpt_skipped {
 struct swn_ckpt_builder {
     struct swn_checkpoint c; /* its fields about skipped tensors are set by swn_ckpt_finish */
     struct swn_bump_alloc bump;
+    int records; /* only places are needed: records of an archive that no tensor uses are tensors of bytes */
     struct swn_ckpt_skipped *skipped; /* in checkpoint order */
     size_t storage_room, tensor_room, skipped_count, skipped_room;
 };
@@ -77,6 +78,9 @@ int swn_ckpt_hash_safetensors(const struct swn_ckpt_source *src, uint64_t *hash,
 
 /* A regular file's descriptor for reading. >= 0 or an error with its text. */
 int swn_ckpt_open_fd(const struct swn_io *io, const char *path, char why[SWN_ERRMSG]);
+/* The checkpoint in the file of `fd`, which is duplicated; `records` as in struct swn_ckpt_builder. */
+int swn_ckpt_open_copy(struct swn_checkpoint **out, const struct swn_io *io, int fd, const char *path, int records,
+                       char why[SWN_ERRMSG]);
 /* Detects the format of one file, reads it into b and sets its identity, for single files and shards. Takes `fd` over,
  * even on failure. */
 int swn_ckpt_read_file(struct swn_ckpt_builder *b, const struct swn_io *io, int fd, const char *path,

@@ -59,14 +59,17 @@ static int ends_with(const char *path, const char *end)
     return len >= n && !strcmp(path + len - n, end);
 }
 
+/* A pickle begins with its protocol; from 4 on the size of a frame comes next. */
+#define FRAME_BYTES 9
+#define HEAD_BYTES 32
+
 /* Whether torch.save before 1.6 wrote the file: a pickle of a magic number, or before 0.1 a tar archive. 1, 0 or an
  * error. */
 static int is_old_torch(const struct swn_ckpt_source *src, const unsigned char *head, char *why)
 {
-    static const unsigned char magic[] = {0x80, 2,    0x8a, 10,   0x6c, 0xfc, 0x9c,
-                                          0x46, 0xf9, 0x20, 0x6a, 0xa8, 0x50, 0x19};
+    static const unsigned char magic[] = {0x8a, 10, 0x6c, 0xfc, 0x9c, 0x46, 0xf9, 0x20, 0x6a, 0xa8, 0x50, 0x19};
     char tar[5];
-    if (!memcmp(head, magic, sizeof(magic)))
+    if (head[0] == 0x80 && !memcmp(head + 2 + (head[1] >= 4 ? FRAME_BYTES : 0), magic, sizeof(magic)))
         return 1;
     if (src->size < 512)
         return 0;
@@ -76,7 +79,7 @@ static int is_old_torch(const struct swn_ckpt_source *src, const unsigned char *
 
 static int tell_format(const struct swn_ckpt_source *src, enum format *out, char *why)
 {
-    unsigned char head[16] = {0};
+    unsigned char head[HEAD_BYTES] = {0};
     size_t n = src->size < sizeof(head) ? (size_t)src->size : sizeof(head);
     int rc = swn_ckpt_read(src, head, n, 0, why);
     if (rc)
@@ -153,7 +156,8 @@ int swn_ckpt_open_fd(const struct swn_io *io, const char *path, char why[SWN_ERR
 }
 
 /* Takes `fd` over. */
-static int open_single(struct swn_checkpoint **out, const struct swn_io *io, int fd, const char *path, char *why)
+static int open_single(struct swn_checkpoint **out, const struct swn_io *io, int fd, const char *path, int records,
+                       char *why)
 {
     struct swn_ckpt_builder *b;
     int rc = swn_ckpt_new(&b, 1, why);
@@ -161,6 +165,7 @@ static int open_single(struct swn_checkpoint **out, const struct swn_io *io, int
         io->close(io->ctx, fd);
         return rc;
     }
+    b->records = records;
     rc = swn_ckpt_read_file(b, io, fd, path, why);
     if (!rc)
         rc = swn_ckpt_finish(b, out, why);
@@ -175,7 +180,7 @@ int swn_checkpoint_open(struct swn_checkpoint **out, const struct swn_io *io, co
     if (fd < 0)
         return fd;
     if (!swn_ckpt_is_index(path))
-        return open_single(out, io, fd, path, why);
+        return open_single(out, io, fd, path, 0, why);
     struct swn_identity id;
     struct swn_ckpt_source src = {.io = io, .fd = fd, .path = path};
     int rc = stat_source(&src, &id, why);
@@ -185,13 +190,19 @@ int swn_checkpoint_open(struct swn_checkpoint **out, const struct swn_io *io, co
     return rc;
 }
 
-int swn_checkpoint_open_fd(struct swn_checkpoint **out, const struct swn_io *io, int fd, const char *path,
-                           char why[SWN_ERRMSG])
+int swn_ckpt_open_copy(struct swn_checkpoint **out, const struct swn_io *io, int fd, const char *path, int records,
+                       char why[SWN_ERRMSG])
 {
     int own = swn_fd_registry(fcntl(fd, F_DUPFD_CLOEXEC, 0));
     if (own < 0)
         return swn_ckpt_fail(why, -errno, "%s: %s", path, strerror(errno));
-    return open_single(out, io, own, path, why);
+    return open_single(out, io, own, path, records, why);
+}
+
+int swn_checkpoint_open_fd(struct swn_checkpoint **out, const struct swn_io *io, int fd, const char *path,
+                           char why[SWN_ERRMSG])
+{
+    return swn_ckpt_open_copy(out, io, fd, path, 0, why);
 }
 
 void swn_checkpoint_close(struct swn_checkpoint *c, const struct swn_io *io)

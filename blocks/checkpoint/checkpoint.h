@@ -10,9 +10,10 @@
  * list of named tensors (views of a storage). Tied or shared weights are several tensors of one storage. In safetensors
  * every tensor is its own storage. Storages that no tensor uses are not listed.
  *
- * Whole modules (torch.save(model)) are code, and refused with the name of their class. From a TorchScript archive the
- * reader takes the parameters, buffers, other tensor attributes, and constants, called CONSTANTS.0 and so on; never
- * code. If a checkpoint is a single tensor, the tensor's name is "tensor".
+ * Whole modules (torch.save(model)) are code, and refused with the name of their class; where their bytes lie can be
+ * known all the same (swn_checkpoint_open_places). From a TorchScript archive the reader takes the parameters, buffers,
+ * other tensor attributes, and constants, called CONSTANTS.0 and so on; never code. If a checkpoint is a single tensor,
+ * the tensor's name is "tensor".
  *
  * Limits: a pickle of 64 MiB, a zip directory of 64 MiB and 2^20 entries, a safetensors header of 100 MB, names of 4096
  * bytes, 64 dimensions, 512 MiB for the description of one checkpoint, and no more than in proportion to the file's own
@@ -67,6 +68,8 @@ enum swn_dtype {
 size_t swn_dtype_size(enum swn_dtype d);             /* bytes per element; 0 for an unknown one */
 const char *swn_dtype_name(enum swn_dtype d);        /* "float32" */
 const char *swn_dtype_safetensors(enum swn_dtype d); /* "F32", or NULL where safetensors has no name for it */
+/* How many elements of safetensors one of PyTorch's is: the last dimension is that much longer there. */
+unsigned swn_dtype_safetensors_elements(enum swn_dtype d);
 
 /* Identifies the bytes that a file held at a certain time. Two files with equal identities are taken to have the same
  * bytes. */
@@ -89,7 +92,8 @@ int swn_identity_settle(const struct swn_io *io, int fd, int wait_ms, struct swn
  * or the header of a safetensors file: swn_checkpoint_open may still refuse such a file. Errors as below. */
 int swn_checkpoint_identity(const struct swn_io *io, int fd, struct swn_identity *out, char why[SWN_ERRMSG]);
 
-enum swn_checkpoint_kind { SWN_CKPT_TORCH, SWN_CKPT_TORCHSCRIPT, SWN_CKPT_SAFETENSORS };
+/* SWN_CKPT_RECORDS: an archive of torch.save or torch.export, of which only its records are known. */
+enum swn_checkpoint_kind { SWN_CKPT_TORCH, SWN_CKPT_TORCHSCRIPT, SWN_CKPT_SAFETENSORS, SWN_CKPT_RECORDS };
 
 struct swn_ckpt_file {
     char *path;
@@ -139,6 +143,12 @@ int swn_checkpoint_open_fd(struct swn_checkpoint **out, const struct swn_io *io,
  * show. -ESTALE, -ENOTSUP as there; -ESTALE also when the file is written to meanwhile. */
 int swn_checkpoint_open_settled(struct swn_checkpoint **out, const struct swn_io *io, int fd, const char *path,
                                 int wait_ms, char why[SWN_ERRMSG]);
+/* As swn_checkpoint_open_fd, or with wait_ms >= 0 as swn_checkpoint_open_settled, for a caller that needs to know where
+ * bytes lie, and not what they are. Records of an archive that no described tensor uses are storages too, each with one
+ * tensor of bytes that has the record's name, "data/0"; and an archive whose pickle is refused has those alone, as has
+ * a file of torch.export (.pt2). Compressed records are left out. */
+int swn_checkpoint_open_places(struct swn_checkpoint **out, const struct swn_io *io, int fd, const char *path,
+                               int wait_ms, char why[SWN_ERRMSG]);
 void swn_checkpoint_close(struct swn_checkpoint *c, const struct swn_io *io);
 
 #endif

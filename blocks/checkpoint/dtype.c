@@ -27,7 +27,7 @@ static const struct {
     [SWN_U16] = {"uint16", "U16", 2},
     [SWN_U32] = {"uint32", "U32", 4},
     [SWN_U64] = {"uint64", "U64", 8},
-    [SWN_F4_E2M1FN_X2] = {"float4_e2m1fn_x2", NULL, 1}, /* safetensors' F4 counts halves of a byte */
+    [SWN_F4_E2M1FN_X2] = {"float4_e2m1fn_x2", "F4", 1}, /* see swn_dtype_safetensors_elements */
     [SWN_BITS8] = {"bits8", NULL, 1},
     [SWN_BITS16] = {"bits16", NULL, 2},
     [SWN_BITS1X8] = {"bits1x8", NULL, 1},
@@ -53,4 +53,9 @@ const char *swn_dtype_name(enum swn_dtype d)
 const char *swn_dtype_safetensors(enum swn_dtype d)
 {
     return known(d) ? dtypes[d].safetensors : NULL;
+}
+
+unsigned swn_dtype_safetensors_elements(enum swn_dtype d)
+{
+    return d == SWN_F4_E2M1FN_X2 ? 2 : 1;
 }

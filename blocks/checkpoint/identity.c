@@ -4,7 +4,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "blocks/checkpoint/checkpoint.h"
+#include "blocks/checkpoint/builder.h"
 #include "base/backing.h"
 #include "base/errmsg.h"
 
@@ -39,8 +39,8 @@ int swn_identity_same_file(const struct swn_identity *a, const struct swn_identi
            a->ctime_ns == b->ctime_ns;
 }
 
-int swn_checkpoint_open_settled(struct swn_checkpoint **out, const struct swn_io *io, int fd, const char *path,
-                                int wait_ms, char why[SWN_ERRMSG])
+static int open_settled(struct swn_checkpoint **out, const struct swn_io *io, int fd, const char *path, int wait_ms,
+                        int records, char *why)
 {
     struct swn_identity settled;
     /* Writes pages back that were dirtied through a shared mapping: from then on the next such store shows in the
@@ -55,9 +55,22 @@ int swn_checkpoint_open_settled(struct swn_checkpoint **out, const struct swn_io
                           path);
     if (rc)
         return swn_errmsg(why, rc, "%s: %s", path, strerror(-rc));
-    rc = swn_checkpoint_open_fd(out, io, fd, path, why);
+    rc = swn_ckpt_open_copy(out, io, fd, path, records, why);
     if (rc || swn_identity_same_file(&(*out)->files[0].identity, &settled))
         return rc;
     swn_checkpoint_close(*out, io);
     return swn_errmsg(why, -ESTALE, "%s: was written to while it was opened; build again", path);
+}
+
+int swn_checkpoint_open_settled(struct swn_checkpoint **out, const struct swn_io *io, int fd, const char *path,
+                                int wait_ms, char why[SWN_ERRMSG])
+{
+    return open_settled(out, io, fd, path, wait_ms, 0, why);
+}
+
+int swn_checkpoint_open_places(struct swn_checkpoint **out, const struct swn_io *io, int fd, const char *path,
+                               int wait_ms, char why[SWN_ERRMSG])
+{
+    return wait_ms < 0 ? swn_ckpt_open_copy(out, io, fd, path, 1, why)
+                       : open_settled(out, io, fd, path, wait_ms, 1, why);
 }

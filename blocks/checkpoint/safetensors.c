@@ -3,7 +3,8 @@
  * 8 bytes: the header's size. The header: JSON, one object, name -> dtype, shape and [begin, end) in the data. Then the
  * data. Rules: the header has at most 100 MB and begins with '{'; no key twice; the tensors cover the data from its
  * first byte to the end of the file, without holes and without overlaps; a tensor's bytes are its shape times its
- * element size. Element types of less than a byte are refused.
+ * element size. F4, of half a byte, is read as PyTorch's float4_e2m1fn_x2, two of which are one element, so the last
+ * dimension has to be even. Other element types of less than a byte are refused.
  *
  * Memory: at most twice the header; only the tensors stay.
  */
@@ -87,7 +88,7 @@ int swn_ckpt_hash_safetensors(const struct swn_ckpt_source *src, uint64_t *hash,
 
 static int read_dtype(struct reader *r, enum swn_dtype *out)
 {
-    static const char *const small[] = {"F4", "F6_E2M3", "F6_E3M2"};
+    static const char *const small[] = {"F6_E2M3", "F6_E3M2"};
     char text[32];
     int rc = swn_json_text(&r->json, text, sizeof(text), NULL);
     if (rc)
@@ -125,10 +126,16 @@ static int read_numbers(struct reader *r, uint64_t *out, uint32_t most, uint32_t
 }
 
 /* Shape and row-major strides, in the bump. A dimension of 0 counts as 1 in the strides, as in PyTorch. */
-static int set_shape(struct reader *r, struct swn_ckpt_tensor *t, const uint64_t *dims, uint32_t n)
+static int set_shape(struct reader *r, struct swn_ckpt_tensor *t, uint64_t *dims, uint32_t n)
 {
     static int64_t none[1];
     void *p = none;
+    unsigned packed = swn_dtype_safetensors_elements(t->dtype);
+    if (packed > 1 && (!n || dims[n - 1] % packed))
+        return swn_json_fail(&r->json, "tensor '%.100s': the last dimension of %s has to be a multiple of %u", r->name,
+                             swn_dtype_safetensors(t->dtype), packed);
+    if (n)
+        dims[n - 1] /= packed;
     int rc = n ? swn_bump_alloc_take(&r->b->bump, 2 * n * sizeof(int64_t), &p) : 0;
     if (rc)
         return swn_ckpt_fail_memory(r->json.why, r->json.src->path, rc);
@@ -172,7 +179,7 @@ static int read_tensor(struct reader *r)
     enum { DTYPE = 1, SHAPE = 2, OFFSETS = 4 };
     struct swn_ckpt_tensor t = {.dtype = SWN_DTYPE_NONE};
     uint64_t dims[SWN_CKPT_MAX_DIMS], range[2];
-    uint32_t n, seen = 0;
+    uint32_t ndim = 0, n, seen = 0;
     int rc = swn_json_take(&r->json, '{'), more = 1;
     while (!rc && more) {
         char key[32];
@@ -187,9 +194,7 @@ static int read_tensor(struct reader *r)
             rc = read_dtype(r, &t.dtype);
         } else if (!strcmp(key, "shape")) {
             field = SHAPE;
-            rc = read_numbers(r, dims, SWN_CKPT_MAX_DIMS, &n);
-            if (!rc && !(seen & SHAPE))
-                rc = set_shape(r, &t, dims, n);
+            rc = read_numbers(r, dims, SWN_CKPT_MAX_DIMS, &ndim);
         } else if (!strcmp(key, "data_offsets")) {
             field = OFFSETS;
             rc = read_numbers(r, range, 2, &n);
@@ -208,6 +213,8 @@ static int read_tensor(struct reader *r)
     }
     if (!rc && seen != (DTYPE | SHAPE | OFFSETS))
         rc = swn_json_fail(&r->json, "tensor '%.100s': dtype, shape or data_offsets is missing", r->name);
+    if (!rc)
+        rc = set_shape(r, &t, dims, ndim);
     return rc ? rc : add_tensor(r, &t, range);
 }
 

@@ -3,7 +3,7 @@
  *
  * data.pkl names storages by key, entry data/KEY holds the bytes of one. TorchScript archives also have constants.pkl,
  * with its storages in constants/ and its tensors named CONSTANTS.0, CONSTANTS.1, ...; code/ is never opened. Entries
- * that no tensor uses are left alone.
+ * that no tensor uses are left alone, except for a reader that needs places only (struct swn_ckpt_builder).
  */
 #include "blocks/checkpoint/torch_zip.h"
 
@@ -13,7 +13,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "blocks/checkpoint/zip.h"
 #include "base/errmsg.h"
 
 #define MAX_KEY 256
@@ -38,7 +37,7 @@ struct archive {
 /* Reads the bytes of a stored entry, with a 0 behind; the caller frees them. */
 static int read_entry(struct archive *a, const struct swn_zip_entry *e, uint64_t most, char **out, char *why)
 {
-    if (e->method != 0)
+    if (e->method != SWN_ZIP_STORED)
         return swn_ckpt_fail(why, -EINVAL, "%s: %.200s is compressed; torch.save stores it", a->src->path, e->name);
     if (e->bytes > most)
         return swn_ckpt_fail(why, -EINVAL, "%s: %.200s has %" PRIu64 " bytes, the limit is %" PRIu64, a->src->path,
@@ -157,7 +156,7 @@ static int storage(void *ctx, const char *key, size_t len, enum swn_dtype dtype,
     const struct swn_zip_entry *e = swn_zip_find(&a->zip, name);
     if (!e)
         return swn_ckpt_fail(why, -EINVAL, "%s: storage %.200s is not in the archive", a->src->path, name);
-    if (e->method != 0)
+    if (e->method != SWN_ZIP_STORED)
         return swn_ckpt_fail(why, -EINVAL, "%s: storage %.200s is compressed; torch.save stores it", a->src->path,
                              name);
     if (e->bytes != bytes)
@@ -185,7 +184,7 @@ static size_t memory_limit(uint64_t pickle_bytes)
 static int read_pickle(struct archive *a, struct swn_ckpt_builder *b, const struct swn_zip_entry *e, const char *folder,
                        const char *prefix, int torchscript, char *why)
 {
-    char *text, name[SWN_ERRMSG / 2];
+    char *text = NULL, name[SWN_ERRMSG / 2];
     struct swn_pickle_value *root;
     int rc = read_entry(a, e, SWN_PICKLE_MAX_BYTES, &text, why);
     if (rc)
@@ -230,6 +229,20 @@ static int read_archive(struct archive *a, struct swn_ckpt_builder *b, char *why
     return rc;
 }
 
+/* Adds the records that the description lacks: all of them where there is none (`rc`: why). */
+static int take_records(struct archive *a, struct swn_ckpt_builder *b, int rc, char *why)
+{
+    if (rc && rc != -EINVAL && rc != -ENOTSUP)
+        return rc;
+    if (rc) {
+        b->c.kind = SWN_CKPT_RECORDS;
+        b->c.storage_count = b->c.tensor_count = b->skipped_count = 0;
+    }
+    size_t described = b->c.storage_count;
+    int added = swn_ckpt_add_records(b, &a->zip, a->file, a->src->path, why);
+    return !added && rc && b->c.storage_count == described ? rc : added;
+}
+
 int swn_ckpt_read_torch(struct swn_ckpt_builder *b, const struct swn_ckpt_source *src, uint32_t file,
                         uint64_t *directory, char why[SWN_ERRMSG])
 {
@@ -239,6 +252,8 @@ int swn_ckpt_read_torch(struct swn_ckpt_builder *b, const struct swn_ckpt_source
         return rc;
     *directory = a.zip.hash;
     rc = read_archive(&a, b, why);
+    if (b->records)
+        rc = take_records(&a, b, rc, why);
     free(a.named);
     free(a.number);
     swn_zip_close(&a.zip);

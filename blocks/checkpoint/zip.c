@@ -33,7 +33,6 @@
 #define FLAG_ENCRYPTED 0x1u
 #define FLAG_DESCRIPTOR 0x8u
 #define FLAG_UTF8 0x800u
-#define METHOD_STORED 0
 #define METHOD_DEFLATED 8
 #define EXTRA_ZIP64 0x0001
 #define EXTRA_PADDING 0x4246 /* "FB" */
@@ -214,14 +213,14 @@ static const char *central_entry(unsigned char *p, size_t left, struct swn_zip_e
         return "an entry is encrypted";
     if (e->flags & ~(FLAG_DESCRIPTOR | FLAG_UTF8))
         return "an entry has flags that torch.save does not write";
-    if (e->method != METHOD_STORED && e->method != METHOD_DEFLATED)
+    if (e->method != SWN_ZIP_STORED && e->method != METHOD_DEFLATED)
         return "an entry is neither stored nor deflated";
     const char *fault = name_fault((char *)p + CENTRAL_BYTES, name_len);
     if (!fault)
         fault = central_extra(p + CENTRAL_BYTES + name_len, extra_len, e);
     if (fault)
         return fault;
-    if (e->method == METHOD_STORED && e->packed_bytes != e->bytes)
+    if (e->method == SWN_ZIP_STORED && e->packed_bytes != e->bytes)
         return "a stored entry has two sizes";
     char *name = (char *)p + CENTRAL_BYTES - 1;
     memmove(name, name + 1, name_len);

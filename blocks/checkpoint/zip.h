@@ -22,12 +22,13 @@
 #define SWN_ZIP_MAX_ENTRIES (UINT64_C(1) << 20)
 #define SWN_ZIP_MAX_DIRECTORY (UINT64_C(64) << 20)
 #define SWN_ZIP_MAX_NAME 1024
+#define SWN_ZIP_STORED 0
 
 struct swn_zip_entry {
     const char *name; /* with the archive's own folder in front: "resnet/data/0" */
     uint64_t header_off, data_off, bytes, packed_bytes;
     uint32_t crc;
-    uint16_t flags, method; /* 0: stored */
+    uint16_t flags, method; /* SWN_ZIP_STORED, or one whose bytes are compressed */
 };
 
 struct swn_zip {

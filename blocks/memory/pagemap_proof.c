@@ -105,3 +105,13 @@ int swn_pagemap_proof(swn_pagemap_ask *ask, void *ctx)
     close(fd);
     return err;
 }
+
+static int scan(void *pagemap_fd, uintptr_t addr, size_t bytes, struct swn_pages *out)
+{
+    return swn_pagemap_scan(pagemap_fd, addr, bytes, out);
+}
+
+int swn_pagemap_proof_of(int *pagemap_fd)
+{
+    return swn_pagemap_proof(scan, pagemap_fd);
+}

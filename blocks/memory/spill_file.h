@@ -2,8 +2,8 @@
  *
  * One unlinked file per process in the store directory. Extents are laid out one behind the other at multiples of 4096;
  * a dropped extent is punched out of the file, so its disk space is free again, although the offset still belongs to
- * its owner, which may write there again. Not thread-safe, but for swn_spill_write_at and swn_spill_punch. Errors are
- * -errno.
+ * its owner, which may write there again. Errors are -errno. Not thread-safe, but for swn_spill_write_at,
+ * swn_spill_punch, swn_spill_drop, and the counters live_bytes and written_bytes.
  */
 #ifndef SWN_BLOCKS_MEMORY_SPILL_FILE_H
 #define SWN_BLOCKS_MEMORY_SPILL_FILE_H
@@ -23,10 +23,10 @@ struct swn_extent_file {
     size_t refs; /* ranges and fetches that use the file */
     const struct swn_io *io;
     uint64_t tail;
-    uint64_t live_bytes;
-    uint64_t written_bytes;
-    struct swn_hole *dropped;  /* extents that swn_spill_punch will punch out */
-    struct swn_hole *punching; /* extents that are being punched out */
+    _Atomic uint64_t live_bytes;    /* any thread may drop an extent */
+    _Atomic uint64_t written_bytes; /* and may write one */
+    struct swn_hole *dropped;       /* extents that swn_spill_punch will punch out */
+    struct swn_hole *punching;      /* extents that are being punched out */
     pthread_mutex_t dropped_lock;
     pthread_cond_t punched;
     int defer;      /* see swn_spill_defer */

@@ -20,8 +20,10 @@ static int is_store(const struct swn_io *io, const char *path)
 int swn_store_of(struct swn_store **out, const char **kind, const struct swn_io *io, const char *path,
                  char why[SWN_ERRMSG])
 {
-    static const char *const kinds[] = {
-        [SWN_CKPT_TORCH] = "torch", [SWN_CKPT_TORCHSCRIPT] = "torchscript", [SWN_CKPT_SAFETENSORS] = "safetensors"};
+    static const char *const kinds[] = {[SWN_CKPT_TORCH] = "torch",
+                                        [SWN_CKPT_TORCHSCRIPT] = "torchscript",
+                                        [SWN_CKPT_SAFETENSORS] = "safetensors",
+                                        [SWN_CKPT_RECORDS] = "records"};
     struct swn_checkpoint *c;
     *kind = "store";
     int rc;

@@ -215,6 +215,30 @@ void swd_check_pids(struct swd *d)
     }
 }
 
+int swd_programs_of(const struct swd *d, pid_t pid, pid_t list[SWD_PROGRAMS])
+{
+    int n = swn_process_programs(pid, list, SWD_PROGRAMS), kept = 0;
+    for (int i = 0; i < n; i++) {
+        const struct swn_client_lease *p = d->book.first;
+        while (p && p->pid != list[i])
+            p = p->next;
+        if (!p)
+            list[kept++] = list[i];
+    }
+    return kept;
+}
+
+int swd_memory_of(const struct swd *d, pid_t pid, uint64_t *bytes)
+{
+    pid_t programs[SWD_PROGRAMS];
+    uint64_t more;
+    int err = swn_process_own_memory(pid, bytes);
+    for (int i = err ? 0 : swd_programs_of(d, pid, programs); i-- > 0;)
+        if (!swn_process_own_memory(programs[i], &more))
+            *bytes += more;
+    return err;
+}
+
 /* ---- what a process says ---- */
 
 static void refuse(struct swd_client *c, const char *text)
@@ -285,7 +309,7 @@ static struct swn_client_lease *identify(struct swd *d, struct swd_client *c, ui
         return NULL;
     }
     /* Pages of files are no lease's: whoever maps a large one would have its claim believed. */
-    if (!err && (err = swn_process_own_memory(c->peer.pid, in_memory)) == -ENODATA)
+    if (!err && (err = swd_memory_of(d, c->peer.pid, in_memory)) == -ENODATA)
         err = swn_process_resident(c->peer.pid, in_memory);
     if (err) {
         char text[SWN_WIRE_TEXT];

@@ -93,6 +93,12 @@ void swd_watch(struct swd *d, struct swn_client_lease *p);
 int swd_is_dead(const struct swn_client_lease *p);        /* as its pidfd says */
 void swd_gone(struct swd *d, struct swn_client_lease *p); /* the process is dead */
 void swd_check_pids(struct swd *d);                       /* where the kernel has no pidfds */
+/* Programs that the process has started and that are not in the book themselves, such as the engines of swapnet-serve:
+ * they are within its lease. At most SWD_PROGRAMS; their number. */
+#define SWD_PROGRAMS 32
+int swd_programs_of(const struct swd *d, pid_t pid, pid_t list[SWD_PROGRAMS]);
+/* The memory of the process and of these that belongs to no file. 0 or -errno, as swn_process_own_memory. */
+int swd_memory_of(const struct swd *d, pid_t pid, uint64_t *bytes);
 
 /* scheduler/daemon/requests.c: a request of swapnetctl's; the answer goes into c's queue. */
 void swd_answer(struct swd *d, struct swd_client *c, const struct swn_wire *m);

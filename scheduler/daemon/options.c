@@ -105,7 +105,7 @@ static const struct setting {
     int (*set)(struct swd_options *o, const char *value);
     const char *expected;
 } settings[] = {
-    {"total", 't', set_total, "a size of at least 8M, e.g. 2G, or a share like 75%"},
+    {"total", 't', set_total, "a size from 8M to " SWN_MEMORY_MOST_TEXT ", e.g. 2G, or a share like 75%"},
     {"policy", 'p', set_policy, "eq1, equal or minmax"},
     {"cpus", 'c', set_cpus, "a list of CPUs like 0-3,6"},
     {"socket", 'S', set_socket, "an absolute path"},

@@ -50,7 +50,7 @@ static void look_at_processes(struct swd *d)
 {
     uint64_t bytes;
     for (struct swn_client_lease *p = d->book.first; p; p = p->next)
-        if (!swn_process_own_memory(p->pid, &bytes))
+        if (!swd_memory_of(d, p->pid, &bytes))
             p->in_memory = bytes;
 }
 
@@ -87,6 +87,15 @@ uint64_t swd_total_auto(struct swd *d)
     return d->book.total;
 }
 
+/* Programs that it starts later have its CPUs from their begin. */
+static int bind_to(const struct swd *d, pid_t pid, const cpu_set_t *part)
+{
+    pid_t programs[SWD_PROGRAMS];
+    for (int i = swd_programs_of(d, pid, programs); i-- > 0;)
+        swn_cpus_bind(programs[i], part); /* one that has ended meanwhile needs none */
+    return swn_cpus_bind(pid, part);
+}
+
 static void bind_cpus(struct swd *d)
 {
     size_t n = 0, i = 0;
@@ -100,7 +109,7 @@ static void bind_cpus(struct swd *d)
         if (!p->attached)
             continue;
         swn_cpus_part(&d->options.cpus, n, i++, &part);
-        int err = swn_cpus_bind(p->pid, &part);
+        int err = bind_to(d, p->pid, &part);
         if (err && err != -ENOENT && err != -ESRCH)
             swd_say("cannot bind process %ld to its CPUs: %s", (long)p->pid, strerror(-err));
     }

@@ -27,6 +27,8 @@ struct swn_control;
 struct swn_control_opts {
     /* Called on the control thread for every status request; must not block. */
     void (*fill)(void *user, struct swn_stats *out);
+    /* In its place, for a process whose document has more: like `set` below. NULL: `fill` counts. */
+    char *(*status)(void *user);
     /* For set, on the same thread: has is SWN_HAS_BUDGET, SWN_HAS_URGENCY or both (scheduler/protocol/wire.h). Returns
      * the answer, one line of JSON for free(), within half the timeout, or NULL: out of memory. A NULL pointer: nothing
      * can be set. */

@@ -34,6 +34,7 @@
 
 struct swn_control {
     void (*fill)(void *user, struct swn_stats *out);
+    char *(*status)(void *user);
     char *(*set)(void *user, unsigned has, uint64_t budget, double urgency);
     void *user;
     pid_t owner; /* a forked child must not unlink its parent's socket */
@@ -58,6 +59,8 @@ static char *error_answer(const char *text)
 static char *status_answer(struct swn_control *c)
 {
     struct swn_stats stats;
+    if (c->status)
+        return c->status(c->user);
     memset(&stats, 0, sizeof(stats));
     c->fill(c->user, &stats);
     return swn_stats_to_json(&stats);
@@ -293,6 +296,7 @@ int swn_control_start(struct swn_control **out, const struct swn_control_opts *o
     if (!c)
         return -ENOMEM;
     c->fill = opts->fill;
+    c->status = opts->status;
     c->set = opts->set;
     c->user = opts->user;
     c->owner = getpid();

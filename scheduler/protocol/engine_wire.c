@@ -16,16 +16,19 @@ struct head {
     uint32_t op, status;
     uint64_t request;
     uint32_t model, group, groups;
-    uint32_t inputs, outputs, text_bytes;
-    uint64_t ns, weight_bytes;
+    uint32_t inputs, outputs, weighed, text_bytes, foretold, is_stored;
+    uint32_t batch_most, may_differ, following, joined;
+    uint64_t ns, weight_bytes, budget_bytes, read_bytes, wait_ns;
 };
 
 struct swn_engine_packet {
     struct head head;
     union {
         struct swn_wire_tensor tensors[SWN_WIRE_TENSORS];
-        /* Text follows the last tensor; one byte more, so that a packet that is too long shows. */
-        char bytes[SWN_WIRE_TENSORS * sizeof(struct swn_wire_tensor) + SWN_WIRE_ENGINE_TEXT + 1];
+        /* Groups follow the last tensor, steps the last group, and text the last step; one byte more, so that a packet
+         * that is too long shows. */
+        char bytes[SWN_WIRE_TENSORS * sizeof(struct swn_wire_tensor) + SWN_WIRE_GROUPS * sizeof(struct swn_wire_group) +
+                   SWN_WIRE_STEPS * sizeof(struct swn_wire_step) + SWN_WIRE_ENGINE_TEXT + 1];
     };
 };
 
@@ -102,9 +105,11 @@ void swn_engine_packet_free(struct swn_engine_packet *p)
 int swn_engine_wire_send(int socket, struct swn_engine_packet *p, const struct swn_engine_message *m)
 {
     size_t tensors = (size_t)m->inputs + m->outputs, text = m->text ? strlen(m->text) : 0;
-    size_t bytes = sizeof p->head + tensors * sizeof *p->tensors + text;
+    size_t at = tensors * sizeof *p->tensors, groups = m->weighed * sizeof *m->weights;
+    size_t steps = m->foretold * sizeof *m->steps, bytes = sizeof p->head + at + groups + steps + text;
 
-    if (tensors > SWN_WIRE_TENSORS || text >= SWN_WIRE_ENGINE_TEXT)
+    if (tensors > SWN_WIRE_TENSORS || m->weighed > SWN_WIRE_GROUPS || m->foretold > SWN_WIRE_STEPS ||
+        text >= SWN_WIRE_ENGINE_TEXT)
         return -EMSGSIZE;
     p->head = (struct head){
         .magic = MAGIC,
@@ -117,14 +122,28 @@ int swn_engine_wire_send(int socket, struct swn_engine_packet *p, const struct s
         .groups = m->groups,
         .inputs = m->inputs,
         .outputs = m->outputs,
+        .weighed = m->weighed,
         .text_bytes = (uint32_t)text,
+        .foretold = m->foretold,
+        .is_stored = m->is_stored,
+        .batch_most = m->batch_most,
+        .may_differ = m->may_differ,
+        .following = m->following,
+        .joined = m->joined,
         .ns = m->ns,
         .weight_bytes = m->weight_bytes,
+        .budget_bytes = m->budget_bytes,
+        .read_bytes = m->read_bytes,
+        .wait_ns = m->wait_ns,
     };
     if (tensors > 0)
-        memcpy(p->tensors, m->tensors, tensors * sizeof *p->tensors);
+        memcpy(p->tensors, m->tensors, at);
+    if (groups > 0)
+        memcpy(p->bytes + at, m->weights, groups);
+    if (steps > 0)
+        memcpy(p->bytes + at + groups, m->steps, steps);
     if (text > 0)
-        memcpy(p->bytes + tensors * sizeof *p->tensors, m->text, text);
+        memcpy(p->bytes + at + groups + steps, m->text, text);
     for (;;) {
         ssize_t n = send(socket, p, bytes, MSG_NOSIGNAL);
         if (n >= 0)
@@ -134,7 +153,7 @@ int swn_engine_wire_send(int socket, struct swn_engine_packet *p, const struct s
     }
 }
 
-/* LOADED describes what a model takes, of which not all need be known. */
+/* LOAD and LOADED describe what a model takes, of which not all need be known. */
 static int tensor_is_sound(const struct swn_wire_tensor *t, uint64_t buffer_bytes, int described)
 {
     uint64_t bytes, n;
@@ -154,10 +173,31 @@ static int tensor_is_sound(const struct swn_wire_tensor *t, uint64_t buffer_byte
     return t->element == SWN_ELEMENT_BYTES ? t->bytes >= n : t->bytes == n;
 }
 
+static int groups_are_sound(const struct swn_wire_group *groups, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++)
+        if (groups[i].in_memory > groups[i].bytes || groups[i].dense > groups[i].bytes ||
+            groups[i].state_bytes > groups[i].activation_bytes)
+            return 0;
+    return 1;
+}
+
+/* What the head says alone. */
+static int head_is_sound(const struct head *h)
+{
+    return h->magic == MAGIC && h->version == SWN_ENGINE_WIRE_VERSION && h->op != 0 && h->op < SWN_ENGINE_OPS &&
+           h->status < SWN_ENGINE_STATUSES && h->inputs <= SWN_WIRE_TENSORS &&
+           h->outputs <= SWN_WIRE_TENSORS - h->inputs && h->weighed <= SWN_WIRE_GROUPS &&
+           h->foretold <= (h->op == SWN_ENGINE_RUN ? SWN_WIRE_STEPS : 0) && h->text_bytes < SWN_WIRE_ENGINE_TEXT &&
+           h->may_differ <= 1 && h->following <= SWN_WIRE_FOLLOWING && h->joined <= SWN_WIRE_FOLLOWING + 1;
+}
+
 int swn_engine_wire_receive(int socket, struct swn_engine_packet *p, uint64_t buffer_bytes,
                             struct swn_engine_message *m)
 {
     const struct head *h = &p->head;
+    const struct swn_wire_group *groups;
+    const struct swn_wire_step *steps;
     size_t tensors, bytes;
     ssize_t n;
 
@@ -168,18 +208,19 @@ int swn_engine_wire_receive(int socket, struct swn_engine_packet *p, uint64_t bu
         return errno == ECONNRESET ? 0 : -errno;
     if (n == 0)
         return 0;
-    if ((size_t)n < sizeof *h || h->magic != MAGIC || h->version != SWN_ENGINE_WIRE_VERSION)
-        return -EPROTO;
-    if (h->op == 0 || h->op >= SWN_ENGINE_OPS || h->status >= SWN_ENGINE_STATUSES || h->inputs > SWN_WIRE_TENSORS ||
-        h->outputs > SWN_WIRE_TENSORS - h->inputs || h->text_bytes >= SWN_WIRE_ENGINE_TEXT)
+    if ((size_t)n < sizeof *h || !head_is_sound(h))
         return -EPROTO;
     tensors = (size_t)h->inputs + h->outputs;
-    bytes = tensors * sizeof *p->tensors;
+    groups = (const struct swn_wire_group *)(p->tensors + tensors);
+    steps = (const struct swn_wire_step *)(groups + h->weighed);
+    bytes = tensors * sizeof *p->tensors + h->weighed * sizeof *groups + h->foretold * sizeof *steps;
     if ((size_t)n != sizeof *h + bytes + h->text_bytes || memchr(p->bytes + bytes, 0, h->text_bytes) != NULL)
         return -EPROTO;
     for (size_t i = 0; i < tensors; i++)
-        if (!tensor_is_sound(&p->tensors[i], buffer_bytes, h->op == SWN_ENGINE_LOADED))
+        if (!tensor_is_sound(&p->tensors[i], buffer_bytes, h->op == SWN_ENGINE_LOAD || h->op == SWN_ENGINE_LOADED))
             return -EPROTO;
+    if (!groups_are_sound(groups, h->weighed))
+        return -EPROTO;
     p->bytes[bytes + h->text_bytes] = 0;
     *m = (struct swn_engine_message){
         .op = h->op,
@@ -192,7 +233,19 @@ int swn_engine_wire_receive(int socket, struct swn_engine_packet *p, uint64_t bu
         .outputs = h->outputs,
         .ns = h->ns,
         .weight_bytes = h->weight_bytes,
+        .budget_bytes = h->budget_bytes,
+        .read_bytes = h->read_bytes,
+        .wait_ns = h->wait_ns,
+        .is_stored = h->is_stored,
+        .batch_most = h->batch_most,
+        .may_differ = h->may_differ,
+        .following = h->following,
+        .joined = h->joined,
         .tensors = p->tensors,
+        .weighed = h->weighed,
+        .weights = groups,
+        .foretold = h->foretold,
+        .steps = steps,
         .text = p->bytes + bytes,
     };
     return 1;

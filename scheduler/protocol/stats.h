@@ -27,6 +27,7 @@ struct swn_stats {
     uint64_t swap_ins;
     uint64_t window_hits;       /* operators that found their weight read in */
     uint64_t window_misses;     /* operators that had to use the weight's own address */
+    uint64_t stalls;            /* weights that operators waited for while they were read */
     uint64_t stall_ns;          /* operators waiting for the disk */
     uint64_t filled_bytes;      /* memory that came without pages: each is faulted in or zeroed once */
     uint64_t dropped_bytes;     /* pages freed that tensors had, or that were kept for them */

@@ -45,6 +45,7 @@ static const struct field {
     FIELD(NUMBER, swap_ins),
     FIELD(NUMBER, window_hits),
     FIELD(NUMBER, window_misses),
+    FIELD(NUMBER, stalls),
     FIELD(NUMBER, stall_ns),
     FIELD(NUMBER, filled_bytes),
     FIELD(NUMBER, dropped_bytes),

@@ -18,7 +18,8 @@
 #define CHUNK_TEXT 16384 /* text of one write(2) */
 #define NAMED_ROWS 64    /* rows of a track that get a name; rows of later threads show their number only */
 #define DISK_ROWS 32     /* the fetch queue has 8 reads in flight, and completions may be reported late */
-#define TRACKS 3
+#define TRACKS 4
+#define OPENED_TRACKS 3 /* whose first row is there from the beginning */
 
 struct event {
     uint64_t start_ns, end_ns, bytes;
@@ -40,8 +41,8 @@ struct swn_trace {
     char text[CHUNK_TEXT];
 };
 
-static const char *const track_names[TRACKS] = {"compute", "disk", "waiting"};
-static const unsigned track_order[TRACKS] = {0, 2, 1}; /* waiting below compute, disk last */
+static const char *const track_names[TRACKS] = {"compute", "disk", "waiting", "request"};
+static const unsigned track_order[TRACKS] = {0, 2, 1, 3}; /* waiting below compute, disk behind it */
 
 /* Rows are Perfetto's threads. Interleaved, so that any number of rows per track has distinct numbers. */
 static uint64_t row_tid(enum swn_track track, unsigned row)
@@ -119,13 +120,26 @@ static void escape(char out[2 * SWN_TRACE_NAME], const char *name)
     *out = '\0';
 }
 
+/* One end of an asynchronous span, which viewers give a row of its own by its number. */
+static void format_end(struct swn_trace *t, const struct event *e, const char *name, char phase, uint64_t at_ns)
+{
+    added(t, snprintf(next_text(t), EVENT_TEXT,
+                      ",\n{\"ph\":\"%c\",\"name\":\"%s\",\"cat\":\"%s\",\"pid\":%ld,\"id\":%u,\"ts\":%" PRIu64 ".%03u}",
+                      phase, name, track_names[e->track], t->pid, e->row, at_ns / 1000, (unsigned)(at_ns % 1000)));
+}
+
 static void format_event(struct swn_trace *t, const struct event *e)
 {
     char name[2 * SWN_TRACE_NAME], args[48] = "";
     uint64_t dur = e->end_ns - e->start_ns;
 
-    name_row(t, e->track, e->row);
     escape(name, e->name);
+    if (e->track == SWN_TRACK_REQUEST) {
+        format_end(t, e, name, 'b', e->start_ns);
+        format_end(t, e, name, 'e', e->end_ns);
+        return;
+    }
+    name_row(t, e->track, e->row);
     if (e->bytes)
         snprintf(args, sizeof(args), ",\"args\":{\"bytes\":%" PRIu64 "}", e->bytes);
     added(t, snprintf(next_text(t), EVENT_TEXT,
@@ -179,7 +193,7 @@ int swn_trace_open(struct swn_trace **out, const char *path)
     added(t,
           snprintf(t->text, EVENT_TEXT,
                    "[\n{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":%ld,\"args\":{\"name\":\"swapnet\"}}", t->pid));
-    for (int track = 0; track < TRACKS; track++)
+    for (int track = 0; track < OPENED_TRACKS; track++)
         name_row(t, (enum swn_track)track, 0);
     write_text(t);
     int err = t->err;

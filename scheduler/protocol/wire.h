@@ -26,13 +26,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/size.h"
 #include "scheduler/planner/divide.h"
 
 #define SWN_WIRE_VERSION 1
 #define SWN_WIRE_MOST 65536
 #define SWN_WIRE_FRAME_MS 1000
 #define SWN_WIRE_BRACKETS 64
-#define SWN_WIRE_BYTES_MOST ((uint64_t)1 << 52)
+#define SWN_WIRE_BYTES_MOST SWN_MEMORY_MOST_BYTES
 #define SWN_WIRE_POINTS 64
 #define SWN_WIRE_NAME 64
 #define SWN_WIRE_TEXT 256

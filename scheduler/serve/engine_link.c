@@ -12,14 +12,17 @@
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "scheduler/protocol/preload.h"
 
 extern char **environ;
 
-#define OURS 4 /* variables that we set */
+#define OURS 5 /* variables that we set */
 #define SOCKET_BYTES (1 << 20)
+#define FREE_MS 1000
+#define LOOK_NS 1000000
 
 int swn_engine_link_init(struct swn_engine_link *link)
 {
@@ -31,10 +34,7 @@ int swn_engine_link_init(struct swn_engine_link *link)
 
 void swn_engine_link_free(struct swn_engine_link *link)
 {
-    if (link->pid > 0) {
-        swn_engine_link_kill(link);
-        swn_engine_link_end(link);
-    }
+    swn_engine_link_end(link, FREE_MS);
     swn_engine_packet_free(link->in);
     swn_engine_packet_free(link->out);
     link->in = link->out = NULL;
@@ -75,6 +75,9 @@ static int make_environment(struct launch *l, const struct swn_engine_start *s)
         rc = -ENOMEM;
     if (rc == 0 && s->threads && asprintf(&l->ours[3], "MKL_NUM_THREADS=%u", s->threads) < 0)
         rc = -ENOMEM;
+    /* swapnetd knows the server alone, which divides what it has. */
+    if (rc == 0 && !(l->ours[4] = strdup("SWAPNET_DAEMON=off")))
+        rc = -ENOMEM;
     free(list);
     while (environ[count])
         count++;
@@ -97,8 +100,15 @@ static void make_command(struct launch *l, const struct swn_engine_start *s)
     l->program = s->program;
     snprintf(l->socket, sizeof l->socket, "%d", l->socket_fd);
     snprintf(l->buffer, sizeof l->buffer, "%d", l->buffer_fd);
-    const char *words[] = {s->program, "--socket", l->socket, "--buffer", l->buffer, s->torch ? "--torch" : NULL,
-                           s->torch};
+    const char *words[] = {s->program,
+                           "--socket",
+                           l->socket,
+                           "--buffer",
+                           l->buffer,
+                           s->is_worker ? "--worker"
+                           : s->torch   ? "--torch"
+                                        : NULL,
+                           s->is_worker ? NULL : s->torch};
     for (size_t i = 0; i < sizeof words / sizeof *words && words[i]; i++)
         l->argv[n++] = (char *)(uintptr_t)words[i];
 }
@@ -178,7 +188,7 @@ int swn_engine_link_start(struct swn_engine_link *link, const struct swn_engine_
     }
     link->socket = ends[0];
     link->state = SWN_ENGINE_IS_STARTING;
-    link->is_ours_to_kill = 0;
+    link->is_ours_to_kill = link->is_closed = 0;
     link->buffer_bytes = s->buffer_bytes;
     link->first = 0;
     link->count = 1;
@@ -193,7 +203,7 @@ int swn_engine_link_tell(struct swn_engine_link *link, const struct swn_engine_m
 {
     int rc;
 
-    if (link->socket < 0)
+    if (link->socket < 0 || link->state == SWN_ENGINE_IS_ENDING)
         return -EPIPE;
     if (link->count == SWN_ENGINE_TOLD)
         return -EBUSY;
@@ -248,25 +258,46 @@ void swn_engine_link_kill(struct swn_engine_link *link)
     if (link->pid <= 0)
         return;
     link->is_ours_to_kill = 1;
+    link->state = SWN_ENGINE_IS_ENDING;
     kill(link->pid, SIGKILL);
 }
 
-int swn_engine_link_end(struct swn_engine_link *link)
+int swn_engine_link_is_dead(const struct swn_engine_link *link)
 {
-    int status = 0;
+    siginfo_t info = {0};
 
-    if (link->pid > 0) {
-        /* An engine that closed its socket and goes on is of no use, and would be waited for below. */
-        if (waitpid(link->pid, &status, WNOHANG) != link->pid) {
-            kill(link->pid, SIGKILL);
-            while (waitpid(link->pid, &status, 0) < 0 && errno == EINTR)
-                ;
-        }
-    }
+    return link->pid > 0 && waitid(P_PID, (id_t)link->pid, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid != 0;
+}
+
+void swn_engine_link_closed(struct swn_engine_link *link)
+{
+    link->is_closed = 1;
+    link->state = SWN_ENGINE_IS_ENDING;
+}
+
+int swn_engine_link_reap(struct swn_engine_link *link, int *status)
+{
+    *status = 0;
+    if (swn_engine_link_is_dead(link))
+        kill(-link->pid,
+             SIGKILL); /* the children of a model in Python; nobody else has this number before it is reaped */
+    if (link->pid > 0 && waitpid(link->pid, status, WNOHANG) == 0)
+        return 0;
     if (link->socket >= 0)
         close(link->socket);
     link->socket = -1;
     link->pid = -1;
     link->state = SWN_ENGINE_IS_DOWN;
-    return status;
+    return 1;
+}
+
+int swn_engine_link_end(struct swn_engine_link *link, unsigned patience_ms)
+{
+    const struct timespec look = {.tv_nsec = LOOK_NS};
+    int status, is_over;
+
+    swn_engine_link_kill(link);
+    while (!(is_over = swn_engine_link_reap(link, &status)) && patience_ms--)
+        nanosleep(&look, NULL);
+    return is_over;
 }

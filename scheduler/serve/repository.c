@@ -13,9 +13,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/paths.h"
 #include "scheduler/serve/repository_path.h"
 
 #define BELOW (O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK)
+
+/* Of the folder of a model.py, in which all code is looked at before it is run. */
+#define CODE_DEPTH 16
+#define CODE_ENTRIES 20000
 
 struct swn_repository {
     int fd;
@@ -135,7 +140,7 @@ static int read_config(int folder, struct swn_model_config *config, char why[SWN
 /* The file of a version's folder: the one that the config names, or the first of the usual ones. 0 or -ENOENT. */
 static int find_file(int folder, const char *wanted, char file[SWN_CONFIG_NAME])
 {
-    const char *usual[] = {"model.pt", "model.pt2", "model.py"};
+    const char *usual[] = {"model.pt", "model.pt2", "model.py", "config.json"};
     const char *const *names = *wanted ? &wanted : usual;
     struct stat st;
 
@@ -177,7 +182,8 @@ static int find_versions(DIR *d, struct swn_repository_model *out, char why[SWN_
         folder = openat(dirfd(d), entry->d_name, BELOW | O_DIRECTORY);
         if (folder < 0)
             continue;
-        if (find_file(folder, out->config.file, v.file) == 0) {
+        *v.file = '\0'; /* an ensemble's folder has none */
+        if (out->config.ensemble || find_file(folder, out->config.file, v.file) == 0) {
             if (out->count == SWN_REPOSITORY_VERSIONS) {
                 close(folder);
                 return swn_errmsg(why, -E2BIG, "more than %d versions", SWN_REPOSITORY_VERSIONS);
@@ -193,7 +199,7 @@ static int find_versions(DIR *d, struct swn_repository_model *out, char why[SWN_
     }
     if (out->count == 0)
         return swn_errmsg(why, -EINVAL, "no version of it has a file %s",
-                          *out->config.file ? out->config.file : "model.pt, model.pt2 or model.py");
+                          *out->config.file ? out->config.file : "model.pt, model.pt2, model.py or config.json");
     return 0;
 }
 
@@ -223,4 +229,101 @@ int swn_repository_path(const struct swn_repository *r, const char *name, const 
 {
     int n = snprintf(to, room, "%s/%s/%" PRId64 "/%s", r->path, name, v->version, v->file);
     return n < 0 || (size_t)n >= room ? -ENAMETOOLONG : 0;
+}
+
+void swn_repository_hide(const struct swn_repository *r, char *text)
+{
+    size_t n = strlen(r->path);
+    char *found = text;
+
+    while (n > 1 && (found = strstr(found, r->path)))
+        memmove(found, found + n + (found[n] == '/'), strlen(found + n + (found[n] == '/')) + 1);
+}
+
+/* ---- code ---- */
+
+int swn_repository_is_python(const char *file)
+{
+    return swn_repository_is_code(file) || strcmp(file, "config.json") == 0;
+}
+
+int swn_repository_is_code(const char *file)
+{
+    size_t n = strlen(file);
+    return n > 3 && strcmp(file + n - 3, ".py") == 0;
+}
+
+/* 0, or -errno. */
+static int file_is_trusted(const char *path)
+{
+    struct stat st;
+
+    if (lstat(path, &st))
+        return -errno;
+    return S_ISREG(st.st_mode) && (st.st_uid == 0 || st.st_uid == geteuid()) && !(st.st_mode & (S_IWGRP | S_IWOTH))
+               ? 0
+               : -EPERM;
+}
+
+/* What `import` finds. */
+static int is_importable(const char *file)
+{
+    static const char *const ends[] = {".py", ".pyc", ".so"};
+    size_t n = strlen(file);
+
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
+        if (n > strlen(ends[i]) && strcmp(file + n - strlen(ends[i]), ends[i]) == 0)
+            return 1;
+    return 0;
+}
+
+/* The code in the folder at[], and below: modules beside a model.py and compiled ones are imported like it. `left`: how
+ * many entries may be there. 0, or -errno with at[] the one that it is about. */
+static int folder_is_trusted(char at[PATH_MAX], unsigned depth, unsigned *left)
+{
+    size_t end = strlen(at);
+    DIR *d = depth ? open_folder(AT_FDCWD, at) : NULL;
+    struct dirent *entry;
+    int rc = d ? 0 : depth ? -errno : -ELOOP;
+
+    while (rc == 0 && (entry = readdir(d))) {
+        struct stat st;
+        if (!strcmp(entry->d_name, ".") || !strcmp(entry->d_name, ".."))
+            continue;
+        if (!(*left)--)
+            rc = -E2BIG;
+        else if (snprintf(at + end, PATH_MAX - end, "/%s", entry->d_name) >= (int)(PATH_MAX - end))
+            rc = -ENAMETOOLONG;
+        else if (is_importable(entry->d_name))
+            rc = file_is_trusted(at);
+        else if (stat(at, &st) == 0 && S_ISDIR(st.st_mode)) {
+            rc = swn_dir_is_trusted(at); /* no link either */
+            if (rc == 0)
+                rc = folder_is_trusted(at, depth - 1, left);
+        }
+        if (rc == 0)
+            at[end] = '\0';
+    }
+    if (d)
+        closedir(d);
+    return rc;
+}
+
+int swn_repository_trusts(const struct swn_repository *r, const char *path, char why[SWN_ERRMSG])
+{
+    char at[PATH_MAX];
+    unsigned left = CODE_ENTRIES;
+    int n = snprintf(at, sizeof at, "%s", path), rc = n < 0 || n >= PATH_MAX ? -ENAMETOOLONG : file_is_trusted(at);
+
+    while (rc == 0 && strlen(at) > strlen(r->path)) {
+        *strrchr(at, '/') = '\0';
+        rc = swn_dir_is_trusted(*at ? at : "/");
+    }
+    if (rc == 0) {
+        snprintf(at, sizeof at, "%.*s", (int)(strrchr(path, '/') - path), path);
+        rc = folder_is_trusted(at, CODE_DEPTH, &left);
+    }
+    if (rc == -EPERM)
+        return swn_errmsg(why, rc, "its code is not run: users other than this one and root can write to %s", at);
+    return rc ? swn_errmsg(why, rc, "its code is not run: %s: %s", at, strerror(-rc)) : 0;
 }

@@ -1,4 +1,5 @@
-/* scheduler/serve/repository.h - what models there are: NAME/VERSION/model.{pt,pt2,py}, and NAME/config.pbtxt.
+/* scheduler/serve/repository.h - what models there are: NAME/VERSION/model.{pt,pt2,py} or a Hugging Face folder
+ * with its config.json, and NAME/config.pbtxt.
  *
  * Nothing outside of the repository is opened, whatever a name or a link in it says: each step goes below the
  * repository's own descriptor, and no link is followed.
@@ -10,7 +11,7 @@
 #include <stdint.h>
 
 #include "base/errmsg.h"
-#include "scheduler/serve/model_config.h"
+#include "scheduler/config/model_config.h"
 
 #define SWN_REPOSITORY_NAME 129 /* bytes of a model's name with its terminator */
 #define SWN_REPOSITORY_MODELS 1024
@@ -43,6 +44,16 @@ struct swn_repository_model {
 /* Reads a model's folder. 0; -ENOENT: there is no such model; -errno: `why` says what is wrong with it. */
 int swn_repository_model(struct swn_repository *r, const char *name, struct swn_repository_model *out,
                          char why[SWN_ERRMSG]);
+
+/* Whether the file of a version is for a worker; whether it is code, as well. */
+int swn_repository_is_python(const char *file);
+int swn_repository_is_code(const char *file);
+
+/* Takes the repository's own place out of a text for clients: names of its files begin below it then. */
+void swn_repository_hide(const struct swn_repository *r, char *text);
+/* Whether only the user of this process and root can write to the file at `path`, as swn_repository_path gives it, and
+ * to the folders of its version, its model and the repository. 0, or -errno with `why` filled. */
+int swn_repository_trusts(const struct swn_repository *r, const char *path, char why[SWN_ERRMSG]);
 
 /* The path of a version's file, for an engine. 0 or -ENAMETOOLONG. */
 int swn_repository_path(const struct swn_repository *r, const char *name, const struct swn_repository_version *v,

@@ -7,7 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "scheduler/serve/oip_answer.h"
+#include "base/clock.h"
+#include "scheduler/oip/oip_answer.h"
+#include "scheduler/serve/serve_leases.h"
 #include "scheduler/serve/serving_internal.h"
 
 static void give_text(struct swn_serving *s, struct swn_job *job, char *text)
@@ -42,15 +44,38 @@ static int is_ready(const struct swn_serving *s)
     return 1;
 }
 
+/* Clients made from the protocol read the body, others the status alone. */
 static void give_health(struct swn_serving *s, struct swn_job *job, int is_well)
 {
-    if (is_well)
-        swn_serve_finish(s, job);
-    else
+    static const char format[] = "{\"name\":\"%s\",\"ready\":true}"; /* a name has no character to escape */
+    char text[sizeof format + SWN_REPOSITORY_NAME];
+
+    if (!is_well) {
         swn_serve_refuse(s, job, 503, "not ready");
+        return;
+    }
+    if (job->kind == SWN_JOB_MODEL_READY)
+        snprintf(text, sizeof text, format, job->name);
+    give_text(s, job,
+              strdup(job->kind == SWN_JOB_MODEL_READY ? text
+                     : job->kind == SWN_JOB_READY     ? "{\"ready\":true}"
+                                                      : "{\"live\":true}"));
 }
 
 /* ---- one model ---- */
+
+/* Of an ensemble: as that of any of its models may. */
+static int may_differ(struct swn_serving *s, const struct swn_served *m)
+{
+    const struct swn_ensemble *e = m->config->ensemble;
+    int found = swn_model_config_may_differ(m->config);
+
+    for (unsigned i = 0; e && i < e->step_count; i++) {
+        const struct swn_served *step = swn_models_find(s, e->steps[i].model, e->steps[i].version);
+        found |= step && step->config && swn_model_config_may_differ(step->config);
+    }
+    return found;
+}
 
 static void give_metadata(struct swn_serving *s, struct swn_job *job, const struct swn_served *m)
 {
@@ -65,7 +90,10 @@ static void give_metadata(struct swn_serving *s, struct swn_job *job, const stru
             n++;
         }
     struct swn_oip_model said = {.name = m->name,
-                                 .platform = *m->config->platform ? m->config->platform : "pytorch_libtorch",
+                                 .platform = *m->config->platform ? m->config->platform
+                                             : m->is_python       ? "python"
+                                                                  : "pytorch_libtorch",
+                                 .bits = may_differ(s, m) ? SWN_OIP_BATCH : SWN_OIP_EXACT,
                                  .versions = versions,
                                  .version_count = n,
                                  .input_count = m->input_count,
@@ -108,10 +136,10 @@ static void give_config(struct swn_serving *s, struct swn_job *job, const struct
     if (c) {
         *c = *m->config;
         snprintf(c->name, sizeof c->name, "%s", m->name);
-        if (!*c->platform)
+        if (!*c->platform && !m->is_python)
             snprintf(c->platform, sizeof c->platform, "pytorch_libtorch");
         if (!*c->backend)
-            snprintf(c->backend, sizeof c->backend, "pytorch");
+            snprintf(c->backend, sizeof c->backend, m->is_python ? "python" : "pytorch");
         fill_tensors(c->inputs, &c->input_count, m->tensors, m->input_count, c->max_batch_size);
         fill_tensors(c->outputs, &c->output_count, m->tensors + m->input_count, m->output_count, c->max_batch_size);
         size_t bytes = swn_model_config_json(c, NULL, 0);
@@ -167,7 +195,7 @@ static void give_metrics(struct swn_serving *s, struct swn_job *job)
 
     swn_buffer_use(s->buffer, &use);
     m.models = list;
-    m.budget_bytes = s->options.memory_bytes - s->options.buffer_bytes - s->options.front_bytes;
+    m.budget_bytes = swn_leases_total(s);
     m.buffer_bytes = use.bytes;
     m.buffer_used_bytes = use.used_bytes;
     m.buffer_peak_bytes = use.peak_bytes;
@@ -181,7 +209,7 @@ static void give_metrics(struct swn_serving *s, struct swn_job *job)
     give_text(s, job, text);
 }
 
-static const char *state_of(const struct swn_serving *s, const struct swn_served *m)
+const char *swn_answers_state(const struct swn_serving *s, const struct swn_served *m)
 {
     if (m->state == SWN_MODEL_READY && !m->is_leaving)
         return is_up(s, m) ? "READY" : "LOADING";
@@ -208,7 +236,7 @@ static void give_index(struct swn_serving *s, struct swn_job *job)
             snprintf(version, sizeof version, "%" PRId64, m->version);
             json_object_set_new(one, "version", json_string(version));
         }
-        json_object_set_new(one, "state", json_string(state_of(s, m)));
+        json_object_set_new(one, "state", json_string(swn_answers_state(s, m)));
         json_object_set_new(one, "reason",
                             json_string(m->is_quarantined ? "quarantined: engines died under it" : m->reason));
         json_array_append_new(list, one);
@@ -219,12 +247,22 @@ static void give_index(struct swn_serving *s, struct swn_job *job)
 }
 
 /* Jobs about one model. */
+static void give_estimate(struct swn_serving *s, struct swn_job *job, const struct swn_served *m)
+{
+    char *text = NULL;
+
+    if (asprintf(&text, "{\"model_name\":\"%s\",\"model_version\":\"%" PRId64 "\",\"wait_ms\":%.3f}", m->name,
+                 m->version, (double)swn_requests_wait_ns(s, m, swn_now_ns()) / 1e6) < 0)
+        text = NULL;
+    give_text(s, job, text);
+}
+
 static void give_model(struct swn_serving *s, struct swn_job *job)
 {
     const struct swn_served *m = swn_models_find(s, job->name, job->version);
 
     if (!m)
-        swn_serve_refuse(s, job, 404, "Request for unknown model: '%s' is not found", job->name);
+        swn_serve_refuse_unknown(s, job);
     else if (job->kind == SWN_JOB_STATISTICS)
         give_statistics(s, job);
     else if (job->kind == SWN_JOB_MODEL_READY)
@@ -235,6 +273,8 @@ static void give_model(struct swn_serving *s, struct swn_job *job)
                          *m->reason ? ": " : "", m->reason);
     else if (job->kind == SWN_JOB_METADATA)
         give_metadata(s, job, m);
+    else if (job->kind == SWN_JOB_ESTIMATE)
+        give_estimate(s, job, m);
     else
         give_config(s, job, m);
 }
@@ -243,7 +283,7 @@ void swn_answers_give(struct swn_serving *s, struct swn_job *job)
 {
     switch (job->kind) {
     case SWN_JOB_LIVE:
-        swn_serve_finish(s, job);
+        give_health(s, job, 1);
         break;
     case SWN_JOB_READY:
         give_health(s, job, is_ready(s));

@@ -15,31 +15,24 @@
 
 #include "base/size.h"
 #include "scheduler/protocol/systemd.h"
+#include "scheduler/serve/serve_leases.h"
 #include "scheduler/serve/serving_internal.h"
 
 /* Engines that died under a model: with so many it gets one of its own, and with more none at all. */
 #define DEATHS_QUARANTINE 2
 /* An engine that dies again and again soon after it has loaded its models (the kernel's OOM killer) is started ever
- * more slowly; a few ends in a row are started again at once. */
+ * more slowly, up to half a second: it works, and its requests wait. A few ends in a row are started again at once. */
 #define QUICK_NS (30 * UINT64_C(1000000000))
 #define QUICK_FREE 8
+#define QUICK_SLOWEST 3
 #define DEATHS_MOST 4
-
-static uint64_t total_budget(const struct swn_serving *s)
-{
-    return s->options.memory_bytes - s->options.buffer_bytes - s->options.front_bytes;
-}
-
-/* What the engine is to have if it is started now, so that all together have the total at most. An engine's share is
- * fixed while it lives. */
-static uint64_t budget_of(const struct swn_serving *s, unsigned engine)
-{
-    uint64_t total = total_budget(s), part = total / SWN_QUARANTINE_PART, own = 0;
-
-    for (unsigned i = 1; i < SWN_ENGINES_MOST; i++)
-        own += s->engines[i].is_wanted ? part : 0;
-    return engine ? part : total - own;
-}
+/* An engine that has closed its socket has so long to end by itself: the kernel closes sockets before it reports an
+ * end. What goes on is killed, and that is the engine's own failure. */
+#define CLOSED_NS (1000 * SWN_SERVE_MS)
+/* A killed engine's end is looked for after a thirty-second of the time that it takes by now, from the least to the
+ * most pause. */
+#define LOOK_LEAST_NS (1 * SWN_SERVE_MS)
+#define LOOK_MOST_NS (100 * SWN_SERVE_MS)
 
 /* How long it waits that died `fruitless` times in a row without any work done. */
 static uint64_t pause_ns(unsigned fruitless)
@@ -57,7 +50,8 @@ static void start(struct swn_serving *s, unsigned i, uint64_t now)
     struct swn_engine_start how = {.program = s->options.engine,
                                    .torch = s->options.torch,
                                    .preload = s->options.preload,
-                                   .budget_bytes = budget_of(s, i),
+                                   .is_worker = e->is_worker,
+                                   .budget_bytes = e->lease_bytes,
                                    .threads = s->options.threads,
                                    .buffer_fd = swn_buffer_fd(s->buffer),
                                    .buffer_bytes = s->options.buffer_bytes};
@@ -71,7 +65,7 @@ static void start(struct swn_serving *s, unsigned i, uint64_t now)
         swn_requests_lost(s, i, 0);
         return;
     }
-    e->budget_bytes = how.budget_bytes;
+    swn_leases_started(e);
     e->started_ns = now;
     swn_serve_watch(s, e->link.socket, SWN_SERVE_TAG(SWN_TAG_ENGINE, i), EPOLLIN);
     if (s->options.is_verbose)
@@ -80,20 +74,47 @@ static void start(struct swn_serving *s, unsigned i, uint64_t now)
 
 /* ---- death ---- */
 
-/* A free engine, which the model gets; 0: there is none. */
-static unsigned quarantine(struct swn_serving *s, struct swn_served *model)
+static void move_to(struct swn_serving *s, struct swn_served *model, unsigned engine)
 {
+    model->engine = engine;
+    for (struct swn_serve_item *item = s->queue.first; item; item = item->next)
+        if (item->model == model->number)
+            item->engine = engine;
+}
+
+/* The model's own engine ends. */
+static void give_up(struct swn_serving *s, struct swn_served *model)
+{
+    if (model->engine)
+        s->engines[model->engine].is_wanted = 0;
+    model->is_quarantined = 0;
+    move_to(s, model, 0);
+}
+
+/* Whether the shared engine can do without `bytes`. */
+static int can_spare(const struct swn_serving *s, uint64_t bytes)
+{
+    uint64_t most = swn_leases_most(s);
+
+    return bytes <= most && swn_leases_base(s, 0, most) >= bytes + most / SWN_OWN_PART;
+}
+
+/* A free engine, which the model gets with `own_bytes`; 0: there is none, or the shared one would have too little. */
+static unsigned set_apart(struct swn_serving *s, struct swn_served *model, uint64_t own_bytes)
+{
+    if (!can_spare(s, own_bytes))
+        return 0;
     for (unsigned i = 1; i < SWN_ENGINES_MOST; i++) {
-        if (s->engines[i].is_wanted)
+        struct swn_served_engine *e = &s->engines[i];
+        if (e->is_wanted || e->link.state != SWN_ENGINE_IS_DOWN)
             continue;
-        s->engines[i].is_wanted = 1;
-        s->engines[i].fruitless = 0;
-        s->engines[i].start_at_ns = 0;
-        model->is_quarantined = 1;
-        model->engine = i;
-        for (struct swn_serve_item *item = s->queue.first; item; item = item->next)
-            if (item->model == model->number)
-                item->engine = i;
+        e->is_wanted = 1;
+        e->is_worker = model->is_python;
+        e->own_bytes = own_bytes;
+        e->lease_bytes = 0; /* the next review has one */
+        e->fruitless = e->quick = 0;
+        e->start_at_ns = 0;
+        move_to(s, model, i);
         return i;
     }
     return 0;
@@ -104,24 +125,89 @@ static void blame(struct swn_serving *s, struct swn_served *model)
     model->deaths++;
     if (model->deaths < DEATHS_QUARANTINE)
         return;
-    if (!model->is_quarantined && quarantine(s, model)) {
+    if (!model->engine && set_apart(s, model, swn_leases_most(s) / SWN_OWN_PART)) {
+        model->is_quarantined = 1;
         swn_serve_say("model %s, version %" PRId64 ": %u engines died under it; it gets one of its own", model->name,
                       model->version, model->deaths);
         return;
     }
-    if (model->deaths < DEATHS_MOST && model->is_quarantined)
+    if (model->deaths < DEATHS_MOST && model->engine)
         return;
     swn_models_fail(s, model, "engines died under it again and again");
-    if (model->is_quarantined)
-        s->engines[model->engine].is_wanted = 0;
-    model->is_quarantined = 0;
-    model->engine = 0;
+    give_up(s, model);
+}
+
+/* Others give way first, and one that does not get enough is not started. */
+static void start_or_wait(struct swn_serving *s, unsigned i, uint64_t now)
+{
+    if (swn_leases_has_room(s, i)) {
+        start(s, i, now);
+        return;
+    }
+    for (size_t k = 0; i && k < s->count && swn_leases_is_hopeless(s, i); k++)
+        if (s->models[k]->engine == i) {
+            swn_models_fail(s, s->models[k], "the other engines cannot do without the memory that it needs");
+            give_up(s, s->models[k]);
+        }
+}
+
+/* ---- models in Python ---- */
+
+/* What config.pbtxt says that the model's worker is to have: the parameter "memory". 0 or -EINVAL. */
+static int own_memory(const struct swn_serving *s, const struct swn_served *model, uint64_t *bytes)
+{
+    const struct swn_model_config *c = model->config;
+
+    *bytes = swn_leases_most(s) / SWN_OWN_PART;
+    if (*bytes < SWN_BUDGET_UNASKED_BYTES)
+        *bytes = SWN_BUDGET_UNASKED_BYTES;
+    for (unsigned i = 0; i < c->parameter_count; i++)
+        if (strcmp(c->parameters[i].key, "memory") == 0)
+            return swn_parse_size(c->parameters[i].value, bytes) ? -EINVAL : 0;
+    return 0;
+}
+
+/* One that nobody wants any more is about to end. */
+static int is_place_coming(const struct swn_serving *s)
+{
+    for (unsigned i = 1; i < SWN_ENGINES_MOST; i++)
+        if (!s->engines[i].is_wanted && s->engines[i].link.state != SWN_ENGINE_IS_DOWN)
+            return 1;
+    return 0;
+}
+
+/* A model in Python that is wanted gets its engine, or waits for one that ends. */
+static void house(struct swn_serving *s, struct swn_served *m)
+{
+    uint64_t bytes;
+
+    if (own_memory(s, m, &bytes))
+        swn_models_fail(s, m, "config.pbtxt: its parameter 'memory' is no size");
+    else if (!set_apart(s, m, bytes) && (!can_spare(s, bytes) || !is_place_coming(s)))
+        swn_models_fail(s, m, "it needs an engine and memory of its own, and there is none left");
+}
+
+static void give_engines(struct swn_serving *s)
+{
+    for (size_t i = 0; i < s->count; i++) {
+        struct swn_served *m = s->models[i];
+        int is_wanted = m->state == SWN_MODEL_WANTED;
+        /* It has left, or has another kind of file now. */
+        if (m->engine && ((!m->is_wanted && m->state == SWN_MODEL_UNAVAILABLE) ||
+                          (is_wanted && s->engines[m->engine].is_worker != m->is_python)))
+            give_up(s, m);
+    }
+    for (size_t i = 0; i < s->count; i++) {
+        struct swn_served *m = s->models[i];
+        if (m->is_python && m->state == SWN_MODEL_WANTED && !m->engine)
+            house(s, m);
+    }
 }
 
 static const char *cause(const struct swn_engine_link *link, int status, char text[64])
 {
     if (link->is_ours_to_kill)
-        return "it took too long, or broke the protocol";
+        return link->is_closed ? "it closed its socket and went on" : "it took too long, or broke the protocol";
     if (WIFSIGNALED(status))
         snprintf(text, 64, "signal %d, %s", WTERMSIG(status), strsignal(WTERMSIG(status)));
     else
@@ -129,23 +215,22 @@ static const char *cause(const struct swn_engine_link *link, int status, char te
     return text;
 }
 
-static void died(struct swn_serving *s, unsigned i, uint64_t now)
+static void died(struct swn_serving *s, unsigned i, int status, uint64_t now)
 {
     struct swn_served_engine *e = &s->engines[i];
     const struct swn_engine_told *doing = swn_engine_link_doing(&e->link);
-    int was_up = e->link.state == SWN_ENGINE_IS_UP, status, from_outside;
-    struct swn_served *model = NULL;
+    int was_up = !doing || doing->op != SWN_ENGINE_READY;
+    int from_outside =
+        WIFSIGNALED(status) && !e->link.is_ours_to_kill && (WTERMSIG(status) == SIGKILL || WTERMSIG(status) == SIGTERM);
+    int is_with_model = was_up && doing && doing->op != SWN_ENGINE_BUDGET && doing->model < s->count;
+    struct swn_served *model = is_with_model ? s->models[doing->model] : NULL;
+    unsigned slow;
     char text[64];
 
-    swn_serve_watch(s, e->link.socket, 0, 0);
-    status = swn_engine_link_end(&e->link);
-    from_outside =
-        WIFSIGNALED(status) && !e->link.is_ours_to_kill && (WTERMSIG(status) == SIGKILL || WTERMSIG(status) == SIGTERM);
-    if (was_up && doing && doing->op != SWN_ENGINE_READY && doing->model < s->count)
-        model = s->models[doing->model];
     e->fruitless++;
     e->quick = now - e->started_ns < QUICK_NS ? e->quick + 1 : 0;
-    e->start_at_ns = now + pause_ns(e->fruitless > e->quick / QUICK_FREE ? e->fruitless : e->quick / QUICK_FREE);
+    slow = e->quick / QUICK_FREE < QUICK_SLOWEST ? e->quick / QUICK_FREE : QUICK_SLOWEST;
+    e->start_at_ns = now + pause_ns(e->fruitless > slow ? e->fruitless : slow);
     swn_serve_say("engine %u died %s%s: %s", i,
                   model    ? "under model "
                   : was_up ? "at rest"
@@ -155,6 +240,29 @@ static void died(struct swn_serving *s, unsigned i, uint64_t now)
     swn_requests_lost(s, i, !from_outside);
     if (model && !from_outside)
         blame(s, model);
+}
+
+/* Looks whether an engine that is to end has ended. */
+static void see_end(struct swn_serving *s, unsigned i, uint64_t now)
+{
+    struct swn_served_engine *e = &s->engines[i];
+    uint64_t pause;
+    int status;
+
+    if (e->link.state != SWN_ENGINE_IS_ENDING || (e->ending_ns && now < e->look_at_ns))
+        return;
+    e->ending_ns = e->ending_ns ? e->ending_ns : now;
+    swn_serve_watch(s, e->link.socket, 0, 0);
+    if (swn_engine_link_reap(&e->link, &status)) {
+        e->ending_ns = 0;
+        if (e->is_wanted)
+            died(s, i, status, now);
+        return;
+    }
+    if (!e->link.is_ours_to_kill && now - e->ending_ns >= CLOSED_NS)
+        swn_engine_link_kill(&e->link);
+    pause = (now - e->ending_ns) / 32;
+    e->look_at_ns = now + (pause < LOOK_LEAST_NS ? LOOK_LEAST_NS : pause > LOOK_MOST_NS ? LOOK_MOST_NS : pause);
 }
 
 /* ---- what engines say ---- */
@@ -179,6 +287,9 @@ static void hear(struct swn_serving *s, unsigned i, const struct swn_engine_mess
     case SWN_ENGINE_STORED:
         swn_requests_stored(s, m, now);
         break;
+    case SWN_ENGINE_BUDGETED:
+        swn_leases_told(s, i, m, now);
+        return;
     }
     e->fruitless = 0;
 }
@@ -189,15 +300,33 @@ void swn_engines_readable(struct swn_serving *s, unsigned i, uint64_t now)
     struct swn_engine_message m;
     int rc;
 
+    if (e->link.state == SWN_ENGINE_IS_ENDING)
+        return; /* see_end takes it from the loop */
     while ((rc = swn_engine_link_hear(&e->link, &m, now)) == 1) {
         hear(s, i, &m, now);
         swn_requests_run(s, i, now); /* it computes while we look at the rest */
+        if (e->link.state == SWN_ENGINE_IS_ENDING)
+            return;
     }
     if (rc == -EAGAIN)
         return;
-    if (rc < 0)
+    if (rc == 0 || rc == -ECONNRESET)
+        swn_engine_link_closed(&e->link);
+    else
         swn_engine_link_kill(&e->link);
-    died(s, i, now);
+}
+
+void swn_engines_bury(struct swn_serving *s, uint64_t now)
+{
+    for (unsigned i = 0; i < SWN_ENGINES_MOST; i++) {
+        struct swn_engine_link *link = &s->engines[i].link;
+        int is_alive = link->state == SWN_ENGINE_IS_STARTING || link->state == SWN_ENGINE_IS_UP;
+        if (!is_alive || !swn_engine_link_is_dead(link))
+            continue;
+        swn_engines_readable(s, i, now);
+        if (link->state != SWN_ENGINE_IS_ENDING)
+            swn_engine_link_closed(link);
+    }
 }
 
 /* ---- time ---- */
@@ -205,7 +334,8 @@ void swn_engines_readable(struct swn_serving *s, unsigned i, uint64_t now)
 /* When what the engine does has taken too long; 0: it does nothing. */
 static uint64_t limit(const struct swn_serving *s, const struct swn_engine_link *link)
 {
-    const struct swn_engine_told *doing = link->state == SWN_ENGINE_IS_DOWN ? NULL : swn_engine_link_doing(link);
+    int is_alive = link->state == SWN_ENGINE_IS_STARTING || link->state == SWN_ENGINE_IS_UP;
+    const struct swn_engine_told *doing = is_alive ? swn_engine_link_doing(link) : NULL;
     uint64_t ms = !doing                          ? 0
                   : doing->op == SWN_ENGINE_READY ? s->options.start_ms
                   : doing->op == SWN_ENGINE_LOAD  ? s->options.load_ms
@@ -216,21 +346,33 @@ static uint64_t limit(const struct swn_serving *s, const struct swn_engine_link 
 
 uint64_t swn_engines_due(const struct swn_serving *s)
 {
-    uint64_t due = 0;
+    uint64_t due = swn_serve_party_due(s->limits.party);
 
     for (int i = 0; i < SWN_ENGINES_MOST; i++) {
         const struct swn_served_engine *e = &s->engines[i];
         uint64_t at = limit(s, &e->link);
-        if (e->is_wanted && e->link.state == SWN_ENGINE_IS_DOWN && !s->is_draining)
-            at = e->start_at_ns;
+        if (e->is_wanted && e->link.state == SWN_ENGINE_IS_DOWN && !s->is_draining &&
+            swn_leases_has_room(s, (unsigned)i))
+            at = e->start_at_ns ? e->start_at_ns : 1;
+        if (e->link.state == SWN_ENGINE_IS_ENDING)
+            at = e->ending_ns ? e->look_at_ns : 1; /* at once */
         if (at && (!due || at < due))
             due = at;
+        if (e->link.state != SWN_ENGINE_IS_UP)
+            continue; /* what it was to be told or to run then is looked at when it is up */
+        if (e->tell_at_ns && (!due || e->tell_at_ns < due))
+            due = e->tell_at_ns;
+        if (e->wake_ns && (!due || e->wake_ns < due))
+            due = e->wake_ns;
     }
     return due;
 }
 
 void swn_engines_pump(struct swn_serving *s, uint64_t now)
 {
+    give_engines(s);
+    swn_leases_review(s, now);
+    swn_leases_report(s, now);
     for (unsigned i = 0; i < SWN_ENGINES_MOST; i++) {
         struct swn_served_engine *e = &s->engines[i];
         uint64_t late = limit(s, &e->link);
@@ -238,15 +380,12 @@ void swn_engines_pump(struct swn_serving *s, uint64_t now)
         if (late && late <= now) {
             swn_serve_say("engine %u has not answered in time; it is killed", i);
             swn_engine_link_kill(&e->link);
-            died(s, i, now);
         }
-        if (!e->is_wanted && e->link.state != SWN_ENGINE_IS_DOWN) {
-            swn_serve_watch(s, e->link.socket, 0, 0);
+        if (!e->is_wanted && e->link.state != SWN_ENGINE_IS_DOWN && e->link.state != SWN_ENGINE_IS_ENDING)
             swn_engine_link_kill(&e->link);
-            swn_engine_link_end(&e->link);
-        }
+        see_end(s, i, now);
         if (e->is_wanted && e->link.state == SWN_ENGINE_IS_DOWN && now >= e->start_at_ns && !is_idle)
-            start(s, i, now);
+            start_or_wait(s, i, now);
         if (e->link.state == SWN_ENGINE_IS_UP) {
             swn_models_advance(s, i, now);
             swn_requests_run(s, i, now);

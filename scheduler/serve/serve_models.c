@@ -33,6 +33,7 @@ struct swn_served *swn_models_find(struct swn_serving *s, const char *name, int6
 static void set_state(struct swn_serving *s, struct swn_served *m, enum swn_model_state state)
 {
     m->state = state;
+    s->has_moved = 1;
     swn_requests_model_is(s, m, state == SWN_MODEL_READY && !m->is_leaving);
 }
 
@@ -65,6 +66,8 @@ void swn_models_free(struct swn_serving *s)
     for (size_t i = 0; i < s->count; i++) {
         struct swn_served *m = s->models[i];
         free(m->path);
+        if (m->config)
+            swn_model_config_free(m->config);
         free(m->config);
         free(m->tensors);
         free(m->engine_names);
@@ -88,6 +91,72 @@ static void leave(struct swn_serving *s, struct swn_served *m, int is_wanted)
         snprintf(m->reason, sizeof m->reason, "unloaded");
 }
 
+static int is_ensemble(const struct swn_served *m)
+{
+    return m->config && m->config->ensemble;
+}
+
+static int is_asked(const struct swn_serving *s, const struct swn_served *m)
+{
+    for (const struct swn_serve_item *item = s->queue.first; item; item = item->next)
+        if (item->model == m->number)
+            return 1;
+    return 0;
+}
+
+/* A model that an engine has, or that requests wait for, and an ensemble do not become each other. */
+static int changes_kind(const struct swn_serving *s, const struct swn_served *m, const struct swn_model_config *to)
+{
+    return m->config && !m->config->ensemble != !to->ensemble && (m->state != SWN_MODEL_UNAVAILABLE || is_asked(s, m));
+}
+
+/* What it takes is known when it is loaded. */
+static void forget_tensors(struct swn_served *m)
+{
+    free(m->tensors);
+    free(m->engine_names);
+    m->tensors = NULL;
+    m->engine_names = NULL;
+    m->input_count = m->output_count = 0;
+    m->optional = 0;
+}
+
+/* A graph has no defaults; for a model in Python the call's are taken, and an ensemble's steps decide. */
+static uint64_t optional_inputs(const struct swn_served *m)
+{
+    uint64_t mask = 0;
+
+    for (unsigned i = 0; i < m->config->input_count && (m->is_python || is_ensemble(m)); i++)
+        for (unsigned k = 0; k < m->input_count && m->config->inputs[i].is_optional; k++)
+            if (strcmp(m->config->inputs[i].tensor.name, m->tensors[k].name) == 0)
+                mask |= UINT64_C(1) << k;
+    return mask;
+}
+
+/* An ensemble takes and gives what its configuration says. 0 or -ENOMEM. */
+static int describe_ensemble(struct swn_served *m)
+{
+    const struct swn_model_config *c = m->config;
+    unsigned batch = c->max_batch_size > 0;
+    struct swn_wire_tensor *tensors = calloc((size_t)c->input_count + c->output_count + 1, sizeof *tensors);
+
+    free(m->tensors);
+    m->tensors = tensors;
+    m->input_count = tensors ? c->input_count : 0;
+    m->output_count = tensors ? c->output_count : 0;
+    for (unsigned i = 0; i < m->input_count + m->output_count; i++) {
+        const struct swn_config_tensor *from = i < c->input_count ? &c->inputs[i] : &c->outputs[i - c->input_count];
+        tensors[i] = from->tensor;
+        if (!batch)
+            continue;
+        memmove(tensors[i].shape + 1, tensors[i].shape, tensors[i].rank * sizeof *tensors[i].shape);
+        tensors[i].shape[0] = -1;
+        tensors[i].rank++; /* dims leave one place for it */
+    }
+    m->optional = optional_inputs(m);
+    return tensors ? 0 : -ENOMEM;
+}
+
 /* A version of a model is to be loaded as the repository has it now. */
 static int want(struct swn_serving *s, const char *name, const struct swn_repository_model *found,
                 const struct swn_repository_version *v, char why[SWN_ERRMSG])
@@ -96,16 +165,28 @@ static int want(struct swn_serving *s, const char *name, const struct swn_reposi
     struct swn_model_config *config = malloc(sizeof *config);
     char path[PATH_MAX], *copy;
 
+    if (m && changes_kind(s, m, &found->config)) {
+        free(config);
+        return swn_errmsg(why, -EBUSY, "it becomes %s: unload it first",
+                          found->config.ensemble ? "an ensemble" : "a model of its own");
+    }
     if (!m || !config || swn_repository_path(s->repository, name, v, path, sizeof path) || !(copy = strdup(path))) {
         free(config);
         return swn_errmsg(why, -ENOMEM, "no memory for it, or too many models");
     }
-    *config = found->config;
+    swn_model_config_copy(config, &found->config);
+    if (m->config && !m->config->ensemble != !config->ensemble)
+        forget_tensors(m);
+    if (m->config)
+        swn_model_config_free(m->config);
     free(m->config);
     free(m->path);
     m->config = config;
     m->path = copy;
     m->deaths = 0;
+    m->is_python = (uint8_t)swn_repository_is_python(v->file);
+    if (is_ensemble(m) && describe_ensemble(m))
+        return swn_errmsg(why, -ENOMEM, "no memory for it");
     leave(s, m, 1);
     return 0;
 }
@@ -140,6 +221,8 @@ static int want_model(struct swn_serving *s, const char *name, char why[SWN_ERRM
         swn_serve_say("model %s: %s", name, why);
     else if (*found->config.ignored && s->options.is_verbose)
         swn_serve_say("model %s: config.pbtxt: without effect: %s", name, found->config.ignored);
+    if (found)
+        swn_model_config_free(&found->config);
     free(found);
     return rc;
 }
@@ -182,14 +265,6 @@ static int is_busy(const struct swn_serving *s, const struct swn_served *m)
     return 0;
 }
 
-static int is_asked(const struct swn_serving *s, const struct swn_served *m)
-{
-    for (const struct swn_serve_item *item = s->queue.first; item; item = item->next)
-        if (item->model == m->number)
-            return 1;
-    return 0;
-}
-
 /* The next model to load: one that requests wait for goes first. NULL also while one is being loaded. */
 static struct swn_served *next_to_load(struct swn_serving *s, unsigned engine)
 {
@@ -197,7 +272,7 @@ static struct swn_served *next_to_load(struct swn_serving *s, unsigned engine)
 
     for (size_t i = 0; i < s->count; i++) {
         struct swn_served *m = s->models[i];
-        if (m->engine != engine)
+        if (m->engine != engine || is_ensemble(m))
             continue;
         if (m->state == SWN_MODEL_LOADING || m->state == SWN_MODEL_UNLOADING)
             return NULL;
@@ -205,6 +280,57 @@ static struct swn_served *next_to_load(struct swn_serving *s, unsigned engine)
             next = m;
     }
     return next;
+}
+
+/* Inputs or outputs of config.pbtxt as an engine describes them. How many, or -EINVAL. */
+static int of_config(const struct swn_model_config *config, const struct swn_config_tensor *list, unsigned count,
+                     struct swn_wire_tensor *to)
+{
+    unsigned batch = config->max_batch_size > 0;
+
+    for (unsigned i = 0; i < count; i++) {
+        to[i] = list[i].tensor;
+        to[i].offset = to[i].bytes = 0;
+        if (to[i].rank + batch > SWN_WIRE_RANK)
+            return -EINVAL;
+        to[i].rank += batch;
+        to[i].shape[0] = -1;
+        memcpy(to[i].shape + batch, list[i].tensor.shape, list[i].tensor.rank * sizeof *to[i].shape);
+    }
+    return (int)count;
+}
+
+static void load(struct swn_serving *s, struct swn_served *m, uint64_t now)
+{
+    struct swn_wire_tensor tensors[SWN_WIRE_TENSORS];
+    const struct swn_model_config *c = m->config;
+    struct swn_engine_message load = {.op = SWN_ENGINE_LOAD,
+                                      .model = m->number,
+                                      .text = m->path,
+                                      .tensors = tensors,
+                                      .batch_most = swn_model_config_joins(c),
+                                      .may_differ = (uint32_t)swn_model_config_may_differ(c)};
+    char why[SWN_ERRMSG];
+    int rc;
+
+    if (m->is_python) {
+        if (swn_repository_is_code(m->path) && swn_repository_trusts(s->repository, m->path, why)) {
+            swn_models_fail(s, m, why);
+            return;
+        }
+        load.inputs = c->input_count;
+        load.outputs = c->output_count;
+        if (load.inputs + load.outputs > SWN_WIRE_TENSORS || of_config(c, c->inputs, load.inputs, tensors) < 0 ||
+            of_config(c, c->outputs, load.outputs, tensors + load.inputs) < 0) {
+            swn_models_fail(s, m, "config.pbtxt has more inputs and outputs, or dimensions, than there may be");
+            return;
+        }
+    }
+    rc = swn_engine_link_tell(&s->engines[m->engine].link, &load, now);
+    if (rc == 0)
+        set_state(s, m, SWN_MODEL_LOADING);
+    else if (rc == -EMSGSIZE)
+        swn_models_fail(s, m, "its path is too long");
 }
 
 void swn_models_advance(struct swn_serving *s, unsigned engine, uint64_t now)
@@ -215,19 +341,13 @@ void swn_models_advance(struct swn_serving *s, unsigned engine, uint64_t now)
     for (size_t i = 0; i < s->count; i++) {
         struct swn_served *m = s->models[i];
         struct swn_engine_message unload = {.op = SWN_ENGINE_UNLOAD, .model = m->number};
-        if (m->engine == engine && m->is_leaving && m->state == SWN_MODEL_READY && !is_busy(s, m) &&
+        if (m->engine == engine && m->is_leaving && m->state == SWN_MODEL_READY && !is_busy(s, m) && !is_ensemble(m) &&
             swn_engine_link_tell(link, &unload, now) == 0)
             set_state(s, m, SWN_MODEL_UNLOADING);
     }
     next = next_to_load(s, engine);
-    if (next) {
-        struct swn_engine_message load = {.op = SWN_ENGINE_LOAD, .model = next->number, .text = next->path};
-        int rc = swn_engine_link_tell(link, &load, now);
-        if (rc == 0)
-            set_state(s, next, SWN_MODEL_LOADING);
-        else if (rc == -EMSGSIZE)
-            swn_models_fail(s, next, "its path is too long");
-    }
+    if (next)
+        load(s, next, now);
 }
 
 /* The engine's tensor that the config's means: the one of its name, or, as Triton has it, NAME__INDEX. */
@@ -298,6 +418,7 @@ static int describe(struct swn_served *m, const struct swn_engine_message *loade
         apply_config(m, m->config->outputs, m->config->output_count, tensors + m->input_count, names + m->input_count,
                      m->output_count))
         return -EINVAL;
+    m->optional = optional_inputs(m);
     return 0;
 }
 
@@ -307,6 +428,11 @@ void swn_models_loaded(struct swn_serving *s, const struct swn_engine_message *m
     char why[SWN_ERRMSG];
     int rc;
 
+    if (model->is_leaving && model->is_wanted) { /* the repository has another one by now */
+        model->is_leaving = m->status == SWN_ENGINE_OK;
+        set_state(s, model, model->is_leaving ? SWN_MODEL_READY : SWN_MODEL_WANTED);
+        return;
+    }
     if (m->status != SWN_ENGINE_OK) {
         model->is_leaving = 0;
         swn_errmsg(why, 0, "%s", *m->text ? m->text : "the engine does not load it");
@@ -323,6 +449,8 @@ void swn_models_loaded(struct swn_serving *s, const struct swn_engine_message *m
         return;
     }
     *model->reason = '\0';
+    model->times.is_weighed = 0; /* by the engine that had it before */
+    swn_group_times_weigh(&model->times, m->weights, m->weighed, s->engines[model->engine].read_total);
     set_state(s, model, SWN_MODEL_READY);
     if (s->options.is_verbose)
         swn_serve_say("model %s, version %" PRId64 ": ready after %" PRIu64 " ms", model->name, model->version,
@@ -335,10 +463,13 @@ static void disappoint(struct swn_serving *s, const struct swn_served *m)
     struct swn_serve_item *item, *next;
 
     for (item = s->queue.first; item; item = next) {
+        uint64_t id = item->id;
         next = item->next;
-        if (item->model == m->number)
-            swn_requests_drop(s, (struct swn_job *)item, 503, SWN_FAILURE_BACKEND, "model '%s' is unavailable: %s",
-                              m->name, m->reason);
+        if (item->model != m->number)
+            continue;
+        swn_requests_drop(s, (struct swn_job *)item, 503, SWN_FAILURE_BACKEND, "model '%s' is unavailable: %s", m->name,
+                          m->reason);
+        next = swn_serve_queue_after(&s->queue, id);
     }
 }
 
@@ -357,6 +488,7 @@ void swn_models_fail(struct swn_serving *s, struct swn_served *model, const char
 {
     snprintf(model->reason, sizeof model->reason, "%s", reason);
     swn_serve_say("model %s, version %" PRId64 ": %s", model->name, model->version, model->reason);
+    swn_repository_hide(s->repository, model->reason); /* the log alone says where it lies */
     model->is_wanted = 0;
     if (!model->is_leaving)
         set_state(s, model, SWN_MODEL_UNAVAILABLE);
@@ -377,12 +509,54 @@ void swn_models_lost(struct swn_serving *s, unsigned engine)
     }
 }
 
+/* What the ensemble is by the models of its steps; with SWN_MODEL_UNAVAILABLE m->reason says why. */
+static enum swn_model_state state_by_steps(struct swn_serving *s, struct swn_served *m)
+{
+    const struct swn_ensemble *e = m->config->ensemble;
+    enum swn_model_state state = SWN_MODEL_READY;
+
+    for (unsigned i = 0; i < e->step_count; i++) {
+        const struct swn_served *step = swn_models_find(s, e->steps[i].model, e->steps[i].version);
+        const char *fault = !step || !step->config ? "is not there"
+                            : is_ensemble(step)    ? "is an ensemble itself"
+                            : !step->is_wanted     ? "is unavailable"
+                                                   : NULL;
+        if (fault) {
+            snprintf(m->reason, sizeof m->reason, "model '%s' of step %u %s", e->steps[i].model, i, fault);
+            return SWN_MODEL_UNAVAILABLE;
+        }
+        if (step->state != SWN_MODEL_READY || step->is_leaving)
+            state = SWN_MODEL_WANTED;
+    }
+    *m->reason = '\0';
+    return state;
+}
+
+void swn_models_settle_ensembles(struct swn_serving *s)
+{
+    for (size_t i = 0; i < s->count; i++) {
+        struct swn_served *m = s->models[i];
+        if (!is_ensemble(m))
+            continue;
+        enum swn_model_state state = m->state;
+        int was_leaving = m->is_leaving;
+        /* Requests that have begun keep the ensemble that they began with, so one that is wanted need not wait. */
+        m->is_leaving = m->is_leaving && !m->is_wanted && is_asked(s, m);
+        if (was_leaving && !m->is_leaving)
+            m->state = SWN_MODEL_UNAVAILABLE;
+        if (m->is_wanted)
+            m->state = state_by_steps(s, m);
+        s->has_moved |= m->state != state || m->is_leaving != was_leaving;
+    }
+}
+
 /* ---- jobs ---- */
 
 static void wait_for_models(struct swn_serving *s, struct swn_job *job)
 {
     job->next = s->loads;
     s->loads = job;
+    s->has_moved = 1;
 }
 
 void swn_models_load_job(struct swn_serving *s, struct swn_job *job)
@@ -392,7 +566,8 @@ void swn_models_load_job(struct swn_serving *s, struct swn_job *job)
 
     if (!s->options.is_explicit) {
         swn_serve_refuse(s, job, 400,
-                         "explicit model load / unload is not allowed without --model-control-mode explicit");
+                         "explicit model load / unload is not allowed if polling is enabled: use --model-control-mode "
+                         "explicit");
         return;
     }
     rc = s->is_draining ? swn_errmsg(why, -ESHUTDOWN, "the server is shutting down") : want_model(s, job->name, why);
@@ -406,7 +581,8 @@ void swn_models_unload_job(struct swn_serving *s, struct swn_job *job)
 {
     if (!s->options.is_explicit) {
         swn_serve_refuse(s, job, 400,
-                         "explicit model load / unload is not allowed without --model-control-mode explicit");
+                         "explicit model load / unload is not allowed if polling is enabled: use --model-control-mode "
+                         "explicit");
         return;
     }
     if (!swn_models_find(s, job->name, 0)) {
@@ -447,6 +623,9 @@ void swn_models_settle(struct swn_serving *s)
 {
     const struct swn_served *failed;
 
+    if (!s->has_moved) /* the look below is one at each model for each job */
+        return;
+    s->has_moved = 0;
     for (struct swn_job **at = &s->loads; *at;) {
         struct swn_job *job = *at;
         if (!is_settled(s, job->name, &failed)) {

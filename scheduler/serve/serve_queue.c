@@ -37,21 +37,21 @@ struct swn_serve_item *swn_serve_queue_find(const struct swn_serve_queue *q, uin
     return NULL;
 }
 
-struct swn_serve_item *swn_serve_queue_next(const struct swn_serve_queue *q, unsigned engine)
+struct swn_serve_item *swn_serve_queue_after(const struct swn_serve_queue *q, uint64_t id)
 {
-    struct swn_serve_item *oldest = NULL;
+    struct swn_serve_item *item = q->first;
 
-    for (struct swn_serve_item *item = q->first; item; item = item->next) {
-        if (item->engine != engine)
-            continue;
-        if (item->state == SWN_SERVE_RUNS)
-            return NULL; /* one at a time */
-        if (item->state != SWN_SERVE_WAITS || !item->is_loaded || item->is_dropped)
-            continue;
-        if (!oldest || item->is_begun > oldest->is_begun)
-            oldest = item;
-    }
-    return oldest;
+    while (item && item->id <= id)
+        item = item->next;
+    return item;
+}
+
+int swn_serve_queue_runs(const struct swn_serve_queue *q, unsigned engine)
+{
+    for (const struct swn_serve_item *item = q->first; item; item = item->next)
+        if (item->engine == engine && item->state == SWN_SERVE_RUNS)
+            return 1;
+    return 0;
 }
 
 struct swn_serve_item *swn_serve_queue_late(const struct swn_serve_queue *q, uint64_t now_ns)
@@ -98,4 +98,16 @@ int swn_serve_item_ran(struct swn_serve_item *item, uint32_t groups)
     item->groups = groups;
     item->state = SWN_SERVE_WAITS;
     return item->group >= groups;
+}
+
+int swn_serve_item_again(struct swn_serve_queue *q, struct swn_serve_item *item)
+{
+    if (item->is_alone)
+        return 0;
+    q->waiting += item->is_begun;
+    item->is_begun = 0;
+    item->is_alone = 1;
+    item->group = 0;
+    item->state = SWN_SERVE_WAITS;
+    return 1;
 }

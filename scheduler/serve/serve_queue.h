@@ -1,8 +1,8 @@
-/* scheduler/serve/serve_queue.h - the requests that are in the server, and which of them an engine runs next.
+/* scheduler/serve/serve_queue.h - the requests that are in the server, and how far each is.
  *
- * An engine computes one layer group at a time, of any request that it has. What it runs next is decided when a group
- * has ended, so that is when another request may go first, and when one that nobody waits for any more leaves. No I/O
- * and no clock: times are arguments. For one thread.
+ * An engine computes one layer group at a time, of any request that it has. What it runs next (serve_lane.h) is decided
+ * when it has run what it was told to, so that is when another request may go first, and when one that nobody waits for
+ * any more leaves. No I/O and no clock: times are arguments. For one thread.
  */
 #ifndef SWN_SCHEDULER_SERVE_SERVE_QUEUE_H
 #define SWN_SCHEDULER_SERVE_SERVE_QUEUE_H
@@ -10,7 +10,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define SWN_ENGINES_MOST 8 /* the shared one, and those of quarantined models */
+#define SWN_ENGINES_MOST 8       /* the shared one, and those of quarantined models and of models in Python */
+#define SWN_NO_ENGINE UINT32_MAX /* of a request that no engine runs itself: its steps are requests of their own */
 
 enum swn_serve_state {
     SWN_SERVE_WAITS, /* for a turn, or for its model */
@@ -23,6 +24,8 @@ struct swn_serve_item {
     struct swn_serve_item *prev, *next; /* by arrival */
     uint64_t id;
     uint64_t arrived_ns, deadline_ns; /* 0: no deadline */
+    double weight;                    /* of its waiting time: scheduler/policies/lane.h */
+    uint64_t job;                     /* likewise: the ensemble's request that it is a step of; 0: none */
     uint32_t model;
     unsigned engine;
     uint32_t group, groups; /* the one to run next; how many there are, 0: not known yet */
@@ -30,6 +33,7 @@ struct swn_serve_item {
     uint8_t is_loaded;  /* the engine has its model */
     uint8_t is_begun;   /* the engine knows it */
     uint8_t is_dropped; /* nobody waits for it: it leaves at the next edge of a group */
+    uint8_t is_alone;   /* it did not fit beside others: it runs from its begin to its end while no other has begun */
 };
 
 struct swn_serve_queue {
@@ -41,9 +45,12 @@ void swn_serve_queue_add(struct swn_serve_queue *q, struct swn_serve_item *item)
 void swn_serve_queue_remove(struct swn_serve_queue *q, struct swn_serve_item *item);
 struct swn_serve_item *swn_serve_queue_find(const struct swn_serve_queue *q, uint64_t id);
 
-/* The policy: the request whose next group `engine` is to run now, or NULL. First come, first served: a request that
- * has begun is run to its end; then the oldest whose model is loaded begins. Pure. */
-struct swn_serve_item *swn_serve_queue_next(const struct swn_serve_queue *q, unsigned engine);
+/* The one behind request `id`, which may have left: numbers rise along the queue. A request that ends may take others
+ * with it (steps of an ensemble), so who ends requests in a loop goes on from here. */
+struct swn_serve_item *swn_serve_queue_after(const struct swn_serve_queue *q, uint64_t id);
+
+/* 1: the engine was told to run a group, and has not answered. */
+int swn_serve_queue_runs(const struct swn_serve_queue *q, unsigned engine);
 
 /* One whose deadline has passed at `now`, and that is not dropped yet; or NULL. */
 struct swn_serve_item *swn_serve_queue_late(const struct swn_serve_queue *q, uint64_t now_ns);
@@ -57,5 +64,8 @@ void swn_serve_queue_reset(struct swn_serve_queue *q, unsigned engine);
  * 1: it was the last one, so that its outputs are next; 0. */
 void swn_serve_item_begin(struct swn_serve_queue *q, struct swn_serve_item *item);
 int swn_serve_item_ran(struct swn_serve_item *item, uint32_t groups);
+/* again: the engine has forgotten it, as it did not fit in memory beside others; it begins anew, alone. 0: it was alone
+ * already, so it does not fit. */
+int swn_serve_item_again(struct swn_serve_queue *q, struct swn_serve_item *item);
 
 #endif

@@ -10,15 +10,21 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/epoll.h>
 #include <time.h>
 
 #include "base/clock.h"
+#include "scheduler/config/queue_terms.h"
+#include "scheduler/serve/serve_leases.h"
+#include "scheduler/serve/serve_outputs.h"
+#include "scheduler/serve/serve_trace.h"
+#include "scheduler/serve/serve_watch.h"
 #include "scheduler/serve/serving_internal.h"
 
 /* How often a request is begun again: after a crash, of which it may be the reason, and after the engine was killed. */
 #define CRASHES_MOST 1
 #define KILLS_MOST 10
+/* With more requests in the server, answers do not say how long the next one would take: that takes time itself. */
+#define FORETOLD_MOST 64
 /* Engines that died in a row without any work done: requests do not wait for the next one. */
 #define FRUITLESS_MOST 4
 
@@ -35,7 +41,39 @@ static uint64_t milliseconds_since_the_epoch(void)
     return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
 }
 
+/* In its first dimension; a model without a batch dimension has one. */
+static uint64_t samples_of(const struct swn_served *m, const struct swn_infer *infer)
+{
+    const struct swn_wire_tensor *first = &infer->request.inputs[0].tensor;
+
+    if (!m->config->max_batch_size || !infer->request.input_count || !first->rank)
+        return 1;
+    return first->shape[0] > 0 ? (uint64_t)first->shape[0] : 0;
+}
+
+static uint64_t item_samples(const struct swn_serve_item *item)
+{
+    const struct swn_infer *infer = ((const struct swn_job *)item)->infer;
+    const struct swn_wire_tensor *first = &infer->request.inputs[0].tensor;
+
+    return infer->request.input_count && first->rank && first->shape[0] > 0 ? (uint64_t)first->shape[0] : 0;
+}
+
 /* ---- end ---- */
+
+static void count_batch(struct swn_serve_counts *c, const struct swn_infer *infer, uint64_t samples, uint64_t now)
+{
+    uint64_t size = infer->batch ? infer->batch : samples;
+    int is_execution = infer->batch ? infer->is_execution : 1;
+
+    c->inferences += samples;
+    c->executions += (unsigned)is_execution;
+    if (size == 0 || size > SWN_BATCHES)
+        return;
+    c->batches[size - 1].executions += (unsigned)is_execution;
+    c->batches[size - 1].infer_ns += infer->infer_ns;
+    c->batches[size - 1].output_ns += now - infer->store_ns;
+}
 
 static void leave_queue(struct swn_serving *s, struct swn_job *job)
 {
@@ -44,30 +82,34 @@ static void leave_queue(struct swn_serving *s, struct swn_job *job)
     if (!job->infer->began_ns)
         m->counts.pending--;
     swn_serve_queue_remove(&s->queue, &job->item);
-    if (job->client >= 0)
-        swn_serve_watch(s, job->client, 0, 0);
+    swn_serve_unwatch(s, job);
 }
 
-static void succeed(struct swn_serving *s, struct swn_job *job, uint64_t now)
+void swn_requests_succeed(struct swn_serving *s, struct swn_job *job, uint64_t now)
 {
     struct swn_serve_counts *c = &model_of(s, job)->counts;
 
     c->success++;
+    count_batch(c, job->infer, samples_of(model_of(s, job), job->infer), now);
     c->request_ns += now - job->item.arrived_ns;
     c->queue_ns += job->infer->began_ns - job->item.arrived_ns;
     c->infer_ns += job->infer->infer_ns;
     c->output_ns += now - job->infer->store_ns;
     c->last_ms = milliseconds_since_the_epoch();
+    swn_serve_trace_request(s, job, "", now);
     leave_queue(s, job);
+    if (s->queue.count <= FORETOLD_MOST)
+        job->infer->wait_ns = swn_requests_wait_ns(s, model_of(s, job), now);
     swn_serve_finish(s, job);
 }
 
-static void fail(struct swn_serving *s, struct swn_job *job, enum swn_failure failure, uint64_t now)
+void swn_requests_fail(struct swn_serving *s, struct swn_job *job, enum swn_failure failure, uint64_t now)
 {
     struct swn_serve_counts *c = &model_of(s, job)->counts;
 
     c->failure[failure]++;
     c->fail_ns += now - job->item.arrived_ns;
+    swn_serve_trace_request(s, job, "failed: ", now);
     leave_queue(s, job);
     swn_serve_finish(s, job);
 }
@@ -95,12 +137,16 @@ void swn_requests_drop(struct swn_serving *s, struct swn_job *job, int status, e
     va_end(args);
     swn_oip_fail(&job->error, status, "%s", text);
     job->item.is_dropped = 1;
-    job->infer->failure = failure;
+    job->infer->failure = (uint8_t)failure;
+    if (job->run) {
+        swn_ensembles_drop(job->run);
+        return;
+    }
     if (job->item.state != SWN_SERVE_WAITS)
         return;
     if (job->item.is_begun)
         forget(s, job, now);
-    fail(s, job, failure, now);
+    swn_requests_fail(s, job, failure, now);
 }
 
 /* ---- begin ---- */
@@ -122,13 +168,16 @@ static unsigned wire_inputs(const struct swn_served *m, const struct swn_job *jo
     return n;
 }
 
-static void admit_to_queue(struct swn_serving *s, struct swn_job *job, struct swn_served *m, uint64_t now)
+static void admit_to_queue(struct swn_serving *s, struct swn_job *job, struct swn_served *m,
+                           const struct swn_queue_terms *terms, uint64_t now)
 {
-    uint64_t timeout_ns = job->infer->request.timeout_us;
+    uint64_t timeout_ns = terms->timeout_us;
 
+    job->infer->may_differ = (uint8_t)swn_model_config_may_differ(m->config);
     job->item.id = ++s->last_id;
     job->item.model = m->number;
-    job->item.engine = m->engine;
+    job->item.engine = m->config->ensemble ? SWN_NO_ENGINE : m->engine;
+    job->item.weight = terms->weight;
     job->item.is_loaded = m->state == SWN_MODEL_READY && !m->is_leaving;
     job->item.deadline_ns = 0;
     if (timeout_ns && !__builtin_mul_overflow(timeout_ns, UINT64_C(1000), &timeout_ns) &&
@@ -136,32 +185,38 @@ static void admit_to_queue(struct swn_serving *s, struct swn_job *job, struct sw
         job->item.deadline_ns = job->item.arrived_ns + timeout_ns;
     m->counts.pending++;
     swn_serve_queue_add(&s->queue, &job->item);
-    if (job->client >= 0)
-        swn_serve_watch(s, job->client, SWN_SERVE_TAG(SWN_TAG_CLIENT, job->item.id), EPOLLRDHUP);
-    swn_requests_run(s, m->engine, now);
+    if (m->config->ensemble)
+        swn_ensembles_begin(s, job, now);
+    else
+        swn_requests_run(s, m->engine, now);
 }
 
 /* Shapes of a model that is not loaded are not known: checked when it is. */
-static int match(const struct swn_served *m, struct swn_job *job)
+static int match(struct swn_serving *s, const struct swn_served *m, struct swn_job *job)
 {
     struct swn_infer *infer = job->infer;
 
     if (infer->is_raw) {
         if (m->input_count != 1)
-            return swn_oip_fail(&job->error, 400, "model '%s' has %u inputs: raw binary data is for one", m->name,
-                                m->input_count);
-        if (swn_oip_parse_raw(infer->request.body, infer->request.bytes, m->tensors, &infer->request, &job->error))
+            return swn_oip_fail(&job->error, 400,
+                                "Raw request must only have 1 input (found 1) to be deduced but got %u inputs in '%s' "
+                                "model",
+                                m->input_count, m->name);
+        char *body = swn_buffer_at(s->buffer, infer->body.offset);
+        if (swn_oip_parse_raw(body + SWN_OIP_RAW_ROOM, infer->request.bytes, m->tensors, m->config->max_batch_size > 0,
+                              &infer->request, &job->error))
             return -EINVAL;
-        infer->at[0] = infer->body.offset + infer->request.inputs[0].at;
+        infer->at[0] = infer->body.offset + (uint64_t)(infer->request.body - body);
         infer->is_raw = 0;
     }
-    return swn_oip_match(&infer->request, m->name, m->tensors, m->input_count, m->tensors + m->input_count,
+    return swn_oip_match(&infer->request, m->name, m->tensors, m->input_count, m->optional, m->tensors + m->input_count,
                          m->output_count, &job->error);
 }
 
 void swn_requests_admit(struct swn_serving *s, struct swn_job *job, uint64_t now)
 {
     struct swn_served *m = swn_models_find(s, job->name, job->version);
+    struct swn_queue_terms terms;
 
     job->item.arrived_ns = job->item.arrived_ns ? job->item.arrived_ns : now;
     if (s->is_draining) {
@@ -169,18 +224,20 @@ void swn_requests_admit(struct swn_serving *s, struct swn_job *job, uint64_t now
         return;
     }
     if (!m) {
-        swn_serve_refuse(s, job, 404, "Request for unknown model: '%s' is not found", job->name);
+        swn_serve_refuse_unknown(s, job);
         return;
     }
     job->version = m->version;
-    if (!m->is_wanted) {
+    if (!m->is_wanted || (m->config->ensemble && m->state == SWN_MODEL_UNAVAILABLE)) {
         swn_serve_refuse(s, job, m->version ? 503 : 404, "Request for unknown model: '%s' has no available version: %s",
                          job->name, m->reason);
         return;
     }
-    if (s->queue.count >= s->options.queue_most) {
+    terms = swn_queue_terms(&m->config->batching, job->infer->request.priority, job->infer->request.timeout_us);
+    if (s->queue.count >= s->options.queue_most || (terms.queue_most && m->counts.pending >= terms.queue_most)) {
         m->counts.failure[SWN_FAILURE_REJECTED]++;
-        swn_serve_refuse(s, job, 503, "there are too many requests");
+        swn_serve_refuse(s, job, 503, "there are too many requests%s",
+                         s->queue.count < s->options.queue_most ? " for this model" : "");
         return;
     }
     if (s->engines[m->engine].fruitless >= FRUITLESS_MOST) {
@@ -188,12 +245,12 @@ void swn_requests_admit(struct swn_serving *s, struct swn_job *job, uint64_t now
         swn_serve_refuse(s, job, 503, "the engine of model '%s' does not start", job->name);
         return;
     }
-    if (m->tensors && match(m, job)) {
+    if (m->tensors && match(s, m, job)) {
         m->counts.failure[SWN_FAILURE_OTHER]++;
         swn_serve_finish(s, job);
         return;
     }
-    admit_to_queue(s, job, m, now);
+    admit_to_queue(s, job, m, &terms, now);
 }
 
 void swn_requests_model_is(struct swn_serving *s, const struct swn_served *model, int is_loaded)
@@ -206,34 +263,123 @@ void swn_requests_model_is(struct swn_serving *s, const struct swn_served *model
         if (item->model != model->number || item->is_begun)
             continue;
         /* It came while the model was not known. */
-        if (is_loaded && !item->is_loaded && match(model, job)) {
-            fail(s, job, SWN_FAILURE_OTHER, swn_now_ns());
+        if (is_loaded && !item->is_loaded && match(s, model, job)) {
+            uint64_t id = item->id;
+            swn_requests_fail(s, job, SWN_FAILURE_OTHER, swn_now_ns());
+            next = swn_serve_queue_after(&s->queue, id);
             continue;
         }
         item->is_loaded = (uint8_t)is_loaded;
     }
 }
 
-void swn_requests_run(struct swn_serving *s, unsigned engine, uint64_t now)
+static struct swn_lane_served lane_model(void *user, uint32_t number)
 {
-    struct swn_engine_link *link = &s->engines[engine].link;
-    struct swn_wire_tensor tensors[SWN_WIRE_TENSORS];
-    struct swn_serve_item *item;
+    const struct swn_served *m = ((struct swn_serving *)user)->models[number];
+    const struct swn_config_batching *b = &m->config->batching;
+    uint64_t delay_ns;
 
-    if (link->state != SWN_ENGINE_IS_UP || !(item = swn_serve_queue_next(&s->queue, engine)))
-        return;
+    if (__builtin_mul_overflow(b->max_queue_delay_us, UINT64_C(1000), &delay_ns))
+        delay_ns = UINT64_MAX;
+    return (struct swn_lane_served){.times = &m->times,
+                                    .weight_bytes = m->weight_bytes,
+                                    .batch_delay_ns = delay_ns,
+                                    .batch_full = b->is_dynamic ? m->config->max_batch_size : 0,
+                                    .batch_most = swn_model_config_joins(m->config)};
+}
+
+/* The turn-th of what the lane has chosen. */
+static void run(struct swn_serving *s, const struct swn_lane_choice *choice, unsigned turn, uint64_t now)
+{
+    struct swn_serve_item *item = choice->items[turn];
+    struct swn_engine_link *link = &s->engines[item->engine].link;
+    struct swn_wire_tensor tensors[SWN_WIRE_TENSORS];
+    struct swn_wire_step steps[SWN_WIRE_STEPS];
     struct swn_job *job = (struct swn_job *)item;
-    struct swn_engine_message run = {
-        .op = SWN_ENGINE_RUN, .request = item->id, .model = item->model, .group = item->group, .tensors = tensors};
+    struct swn_engine_message order = {.op = SWN_ENGINE_RUN,
+                                       .request = item->id,
+                                       .model = item->model,
+                                       .group = item->group,
+                                       .tensors = tensors,
+                                       .foretold = swn_serve_lane_behind(choice, turn, steps),
+                                       .steps = steps};
+    uint32_t joins = swn_model_config_joins(model_of(s, job)->config);
+
+    order.following = swn_serve_lane_following(choice, turn, joins, item_samples);
     if (item->group == 0)
-        run.inputs = wire_inputs(model_of(s, job), job, tensors);
-    if (swn_engine_link_tell(link, &run, now))
-        return; /* the socket's end is heard next */
+        order.inputs = wire_inputs(model_of(s, job), job, tensors);
+    order.outputs = swn_outputs_room(s, job, model_of(s, job), tensors + order.inputs);
+    if (swn_engine_link_tell(link, &order, now))
+        return; /* it has been told enough, or its end is heard next */
     if (!job->infer->began_ns) {
         job->infer->began_ns = now;
         model_of(s, job)->counts.pending--;
     }
     swn_serve_item_begin(&s->queue, item);
+    s->engines[item->engine].last_model = item->model;
+    s->engines[item->engine].ahead_count = order.foretold;
+    memcpy(s->engines[item->engine].ahead, steps, order.foretold * sizeof *steps);
+}
+
+static struct swn_lane_engine lane_engine(const struct swn_serving *s, unsigned engine)
+{
+    const struct swn_served_engine *e = &s->engines[engine];
+
+    return (struct swn_lane_engine){.number = engine,
+                                    .memory_bytes = e->budget_bytes,
+                                    .read_total = e->read_total,
+                                    .last_model = e->last_model,
+                                    .disk_bytes_per_ns = swn_disk_rate(&e->disk)};
+}
+
+uint64_t swn_requests_wait_ns(struct swn_serving *s, const struct swn_served *m, uint64_t now)
+{
+    struct swn_lane_engine lane = lane_engine(s, m->engine);
+    uint64_t all = 0;
+
+    if (!m->config->ensemble)
+        return swn_serve_lane_wait_ns(s->lane, &s->queue, &lane, lane_model, s, m->number, now);
+    /* Its steps one after the other, as if no condition left one out. */
+    for (unsigned i = 0; i < m->config->ensemble->step_count; i++) {
+        const struct swn_ensemble_step *step = &m->config->ensemble->steps[i];
+        const struct swn_served *one = swn_models_find(s, step->model, step->version);
+        if (one && one->config && !one->config->ensemble)
+            all += swn_requests_wait_ns(s, one, now);
+    }
+    return all;
+}
+
+/* Those that cannot be on time any more. A step of an ensemble takes others with it when it is dropped, so they are
+ * looked for by their numbers. */
+static void drop_hopeless(struct swn_serving *s, const struct swn_lane_choice *choice)
+{
+    uint64_t ids[SWN_LANE_REQUESTS];
+
+    for (unsigned i = 0; i < choice->dropped_count; i++)
+        ids[i] = choice->dropped[i]->id;
+    for (unsigned i = 0; i < choice->dropped_count; i++) {
+        struct swn_serve_item *item = swn_serve_queue_find(&s->queue, ids[i]);
+        if (item)
+            swn_requests_drop(s, (struct swn_job *)item, 503, SWN_FAILURE_REJECTED,
+                              "the request cannot be answered in its time");
+    }
+}
+
+void swn_requests_run(struct swn_serving *s, unsigned engine, uint64_t now)
+{
+    struct swn_served_engine *e = &s->engines[engine];
+    struct swn_lane_choice choice;
+
+    if (e->link.state != SWN_ENGINE_IS_UP)
+        return;
+    do {
+        struct swn_lane_engine lane = lane_engine(s, engine);
+        swn_serve_lane_choose(s->lane, &s->queue, &lane, lane_model, s, now, &choice);
+        e->wake_ns = choice.wake_ns;
+        drop_hopeless(s, &choice);
+    } while (choice.dropped_count);
+    for (unsigned i = 0; i < choice.count; i++)
+        run(s, &choice, i, now);
 }
 
 /* ---- answers of the engine ---- */
@@ -243,51 +389,35 @@ static struct swn_job *find(struct swn_serving *s, uint64_t id)
     return (struct swn_job *)swn_serve_queue_find(&s->queue, id);
 }
 
+static int is_beside_others(const struct swn_serving *s, const struct swn_job *job)
+{
+    for (const struct swn_serve_item *item = s->queue.first; item; item = item->next)
+        if (item != &job->item && item->engine == job->item.engine && item->is_begun)
+            return 1;
+    return 0;
+}
+
 /* The engine has ended the request itself. */
 static void refused_by_engine(struct swn_serving *s, struct swn_job *job, const struct swn_engine_message *m,
                               uint64_t now)
 {
+    if (m->status == SWN_ENGINE_NO_MEMORY)
+        swn_leases_ran_short(s, now);
+    if (m->status == SWN_ENGINE_NO_MEMORY && !job->item.is_dropped && is_beside_others(s, job) &&
+        swn_serve_item_again(&s->queue, &job->item))
+        return;
     int status = m->status == SWN_ENGINE_BAD_INPUT ? 400 : m->status == SWN_ENGINE_NO_MEMORY ? 503 : 500;
 
     if (!job->item.is_dropped)
         swn_oip_fail(&job->error, status, "model '%s': %s", job->name, *m->text ? m->text : "it failed");
-    fail(s, job, job->item.is_dropped ? (enum swn_failure)job->infer->failure : SWN_FAILURE_BACKEND, now);
-}
-
-/* Room for the outputs, each aligned as a slot is. 0, or -errno. */
-static int place_outputs(struct swn_serving *s, struct swn_job *job, const struct swn_engine_message *m)
-{
-    struct swn_infer *infer = job->infer;
-    uint64_t all = 0, bytes;
-    int rc;
-
-    free(infer->tensors);
-    infer->output_count = m->outputs;
-    infer->tensors = calloc((size_t)m->outputs + 1, sizeof *infer->tensors);
-    if (!infer->tensors)
-        return -ENOMEM;
-    for (unsigned i = 0; i < m->outputs; i++) {
-        struct swn_wire_tensor *t = &infer->tensors[i];
-        *t = m->tensors[m->inputs + i];
-        if (swn_wire_tensor_bytes(t, &bytes) < 0)
-            return -EPROTO;
-        if (t->element != SWN_ELEMENT_BYTES || t->bytes < bytes)
-            t->bytes = bytes;
-        t->offset = all;
-        if (__builtin_add_overflow(all, (t->bytes + SWN_SLOT_ALIGN - 1) & ~(SWN_SLOT_ALIGN - 1), &all))
-            return -EFBIG;
-    }
-    swn_slot_give(s->buffer, &infer->outputs);
-    rc = swn_slot_take(s->buffer, all, &infer->outputs);
-    for (unsigned i = 0; i < m->outputs && rc == 0; i++)
-        infer->tensors[i].offset = infer->tensors[i].bytes ? infer->tensors[i].offset + infer->outputs.offset : 0;
-    return rc;
+    swn_repository_hide(s->repository, job->error.text);
+    swn_requests_fail(s, job, job->item.is_dropped ? (enum swn_failure)job->infer->failure : SWN_FAILURE_BACKEND, now);
 }
 
 static void store(struct swn_serving *s, struct swn_job *job, const struct swn_engine_message *m, uint64_t now)
 {
     struct swn_engine_message order = {.op = SWN_ENGINE_STORE, .request = job->item.id, .model = job->item.model};
-    int rc = place_outputs(s, job, m);
+    int rc = swn_outputs_place(s, job, m);
 
     if (rc) {
         swn_requests_drop(s, job, rc == -EPROTO || rc == -EFBIG ? 500 : 503, SWN_FAILURE_REJECTED,
@@ -302,25 +432,44 @@ static void store(struct swn_serving *s, struct swn_job *job, const struct swn_e
         swn_engine_link_kill(&s->engines[job->item.engine].link); /* its end begins the request again */
 }
 
-void swn_requests_ran(struct swn_serving *s, unsigned engine, const struct swn_engine_message *m, uint64_t now)
+/* What it read beside what its own group lacked, it read ahead for others: these it does not tell of. */
+static void learn_ahead(struct swn_serving *s, const struct swn_served_engine *e, const struct swn_served *model,
+                        uint64_t before, uint64_t own_bytes)
 {
-    struct swn_job *job = find(s, m->request);
+    struct swn_group_ahead ahead[SWN_WIRE_STEPS];
+    unsigned count = 0;
+    uint64_t all = e->read_total - before;
 
-    (void)engine;
-    if (!job)
-        return;
-    if (m->status != SWN_ENGINE_OK) {
-        refused_by_engine(s, job, m, now);
-        return;
+    for (unsigned i = 0; i < e->ahead_count; i++) {
+        struct swn_served *other = s->models[e->ahead[i].model];
+
+        if (other != model)
+            ahead[count++] = (struct swn_group_ahead){.times = &other->times, .group = e->ahead[i].group};
     }
-    job->infer->infer_ns += m->ns;
-    int is_last = swn_serve_item_ran(&job->item, m->groups);
-    if (job->item.is_dropped) {
-        forget(s, job, now);
-        fail(s, job, (enum swn_failure)job->infer->failure, now);
-    } else if (is_last) {
-        store(s, job, m, now);
-    }
+    swn_group_times_ahead(ahead, count, before, e->read_total, all > own_bytes ? all - own_bytes : 0);
+}
+
+/* What the run says of its model and of the disk. */
+static void learn(struct swn_serving *s, unsigned engine, struct swn_served *model, const struct swn_engine_message *m)
+{
+    struct swn_served_engine *e = &s->engines[engine];
+    struct swn_group_run run = {.group = m->group,
+                                .groups = m->groups,
+                                .ns = m->ns,
+                                .wait_ns = m->wait_ns,
+                                .read_bytes = m->read_bytes,
+                                .is_joined = m->joined != 1};
+    uint64_t before = e->read_total;
+    uint64_t own_bytes = m->group < model->times.count ? model->times.groups[m->group].missing_bytes : 0;
+
+    for (uint32_t i = 0; i < m->outputs; i++)
+        run.output_bytes += m->tensors[i].bytes;
+    e->read_total += m->read_bytes;
+    learn_ahead(s, e, model, before, own_bytes);
+    swn_disk_rate_add(&e->disk, &run);
+    if (m->status == SWN_ENGINE_OK)
+        swn_group_times_ran(&model->times, &run);
+    swn_group_times_weigh(&model->times, m->weights, m->weighed, e->read_total);
 }
 
 static const char *public_name(const struct swn_served *m, const char *name)
@@ -329,6 +478,78 @@ static const char *public_name(const struct swn_served *m, const char *name)
         if (strcmp(m->engine_names[i], name) == 0)
             return m->tensors[i].name;
     return name;
+}
+
+/* The outputs are in the buffer. */
+static void has_outputs(struct swn_serving *s, struct swn_job *job, uint64_t now)
+{
+    for (unsigned i = 0; i < job->infer->output_count; i++) {
+        struct swn_wire_tensor *t = &job->infer->tensors[i];
+        const char *name = public_name(model_of(s, job), t->name);
+        if (name != t->name)
+            memcpy(t->name, name, sizeof t->name);
+    }
+    swn_requests_succeed(s, job, now);
+}
+
+/* With the last group's answer, in the room that was given for them. */
+static void stored_at_once(struct swn_serving *s, unsigned engine, struct swn_job *job,
+                           const struct swn_engine_message *m, uint64_t now)
+{
+    job->infer->store_ns = now;
+    if (swn_outputs_take(job, m) == 0)
+        has_outputs(s, job, now);
+    else
+        swn_engine_link_kill(&s->engines[engine].link); /* its end begins the request again */
+}
+
+/* `joined` requests have run their last group at once, and this answer is the first one's: those of the others follow,
+ * whatever becomes of it. */
+static void note_joined(struct swn_served *m, const struct swn_infer *infer, uint32_t joined)
+{
+    if (joined == 0)
+        return;
+    m->batch = joined * samples_of(m, infer);
+    m->is_counted = 0;
+}
+
+/* The request has run its last group, with others or alone. */
+static void note_execution(struct swn_served *m, struct swn_infer *infer, int is_dropped)
+{
+    if (is_dropped)
+        return;
+    infer->batch = m->batch;
+    infer->is_execution = !m->is_counted;
+    m->is_counted = 1;
+}
+
+void swn_requests_ran(struct swn_serving *s, unsigned engine, const struct swn_engine_message *m, uint64_t now)
+{
+    struct swn_job *job = find(s, m->request);
+
+    if (!job)
+        return;
+    learn(s, engine, model_of(s, job), m);
+    swn_serve_trace_group(s, engine, job, m, now);
+    if (m->groups && m->group + 1 == m->groups)
+        note_joined(model_of(s, job), job->infer, m->joined);
+    if (m->status != SWN_ENGINE_OK) {
+        refused_by_engine(s, job, m, now);
+        return;
+    }
+    job->infer->infer_ns += m->ns;
+    int is_last = swn_serve_item_ran(&job->item, m->groups);
+    if (is_last)
+        note_execution(model_of(s, job), job->infer, job->item.is_dropped);
+    if (job->item.is_dropped) {
+        if (!m->is_stored)
+            forget(s, job, now);
+        swn_requests_fail(s, job, (enum swn_failure)job->infer->failure, now);
+    } else if (is_last && m->is_stored) {
+        stored_at_once(s, engine, job, m, now);
+    } else if (is_last) {
+        store(s, job, m, now);
+    }
 }
 
 void swn_requests_stored(struct swn_serving *s, const struct swn_engine_message *m, uint64_t now)
@@ -342,16 +563,10 @@ void swn_requests_stored(struct swn_serving *s, const struct swn_engine_message 
         return;
     }
     if (job->item.is_dropped) {
-        fail(s, job, (enum swn_failure)job->infer->failure, now);
+        swn_requests_fail(s, job, (enum swn_failure)job->infer->failure, now);
         return;
     }
-    for (unsigned i = 0; i < job->infer->output_count; i++) {
-        struct swn_wire_tensor *t = &job->infer->tensors[i];
-        const char *name = public_name(model_of(s, job), t->name);
-        if (name != t->name)
-            memcpy(t->name, name, sizeof t->name);
-    }
-    succeed(s, job, now);
+    has_outputs(s, job, now);
 }
 
 void swn_requests_lost(struct swn_serving *s, unsigned engine, int is_crash)
@@ -365,14 +580,18 @@ void swn_requests_lost(struct swn_serving *s, unsigned engine, int is_crash)
     swn_serve_queue_reset(&s->queue, engine);
     for (item = s->queue.first; item; item = next) {
         struct swn_job *job = (struct swn_job *)item;
+        uint64_t id = item->id;
         next = item->next;
         if (item->engine != engine)
             continue;
         if (item->is_dropped)
-            fail(s, job, (enum swn_failure)job->infer->failure, swn_now_ns());
+            swn_requests_fail(s, job, (enum swn_failure)job->infer->failure, swn_now_ns());
         else if (job->infer->crashes > CRASHES_MOST || job->infer->kills > KILLS_MOST)
             swn_requests_drop(s, job, 500, SWN_FAILURE_BACKEND, "the engine died while it ran model '%s'", job->name);
         else if (fruitless >= FRUITLESS_MOST)
             swn_requests_drop(s, job, 503, SWN_FAILURE_BACKEND, "the engine of model '%s' does not start", job->name);
+        else
+            continue;
+        next = swn_serve_queue_after(&s->queue, id);
     }
 }

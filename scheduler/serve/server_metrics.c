@@ -27,6 +27,16 @@ static uint64_t success(const struct swn_metrics_model *m)
     return m->counts->success;
 }
 
+static uint64_t inferences(const struct swn_metrics_model *m)
+{
+    return m->counts->inferences;
+}
+
+static uint64_t executions(const struct swn_metrics_model *m)
+{
+    return m->counts->executions;
+}
+
 static uint64_t request_us(const struct swn_metrics_model *m)
 {
     return m->counts->request_ns / 1000;
@@ -72,8 +82,8 @@ static const struct {
     uint64_t (*value)(const struct swn_metrics_model *m);
 } families[] = {
     {"nv_inference_request_success", "counter", "Number of successful inference requests", success},
-    {"nv_inference_count", "counter", "Number of inferences performed", success},
-    {"nv_inference_exec_count", "counter", "Number of model executions performed", success},
+    {"nv_inference_count", "counter", "Number of inferences performed", inferences},
+    {"nv_inference_exec_count", "counter", "Number of model executions performed", executions},
     {"nv_inference_request_duration_us", "counter", "Cumulative inference request duration in microseconds",
      request_us},
     {"nv_inference_queue_duration_us", "counter", "Cumulative inference queuing duration in microseconds", queue_us},
@@ -144,28 +154,38 @@ static json_t *duration(uint64_t count, uint64_t ns)
     return json_pack("{s:I, s:I}", "count", (json_int_t)count, "ns", (json_int_t)ns);
 }
 
+static json_t *batch_statistics(const struct swn_serve_counts *c)
+{
+    json_t *list = json_array();
+
+    for (int i = 0; i < SWN_BATCHES; i++) {
+        const struct swn_serve_batch *b = &c->batches[i];
+        if (b->executions)
+            json_array_append_new(list, json_pack("{s:i, s:o, s:o, s:o}", "batch_size", i + 1, "compute_input",
+                                                  duration(b->executions, 0), "compute_infer",
+                                                  duration(b->executions, b->infer_ns), "compute_output",
+                                                  duration(b->executions, b->output_ns)));
+    }
+    return list;
+}
+
 static json_t *model_statistics(const struct swn_metrics_model *m)
 {
     const struct swn_serve_counts *c = m->counts;
     char version[24];
     uint64_t failed = 0;
-    json_t *batches;
 
     snprintf(version, sizeof version, "%" PRId64, m->version);
     for (int r = 0; r < SWN_FAILURES; r++)
         failed += c->failure[r];
-    batches = c->success ? json_pack("[{s:i, s:o, s:o, s:o}]", "batch_size", 1, "compute_input",
-                                     duration(c->success, 0), "compute_infer", duration(c->success, c->infer_ns),
-                                     "compute_output", duration(c->success, c->output_ns))
-                         : json_array();
     return json_pack("{s:s, s:s, s:I, s:I, s:I, s:{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}, s:o, s:[{s:s, s:i, s:I}]}",
                      "name", m->name, "version", version, "last_inference", (json_int_t)c->last_ms, "inference_count",
-                     (json_int_t)c->success, "execution_count", (json_int_t)c->success, "inference_stats", "success",
-                     duration(c->success, c->request_ns), "fail", duration(failed, c->fail_ns), "queue",
+                     (json_int_t)c->inferences, "execution_count", (json_int_t)c->executions, "inference_stats",
+                     "success", duration(c->success, c->request_ns), "fail", duration(failed, c->fail_ns), "queue",
                      duration(c->success, c->queue_ns), "compute_input", duration(c->success, 0), "compute_infer",
                      duration(c->success, c->infer_ns), "compute_output", duration(c->success, c->output_ns),
-                     "cache_hit", duration(0, 0), "cache_miss", duration(0, 0), "batch_stats", batches, "memory_usage",
-                     "type", "CPU", "id", 0, "byte_size", (json_int_t)m->weight_bytes);
+                     "cache_hit", duration(0, 0), "cache_miss", duration(0, 0), "batch_stats", batch_statistics(c),
+                     "memory_usage", "type", "CPU", "id", 0, "byte_size", (json_int_t)m->weight_bytes);
 }
 
 char *swn_metrics_statistics(const struct swn_metrics_model *models, size_t count)

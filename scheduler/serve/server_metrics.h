@@ -17,9 +17,18 @@ enum swn_failure {
     SWN_FAILURES,
 };
 
+#define SWN_BATCHES 64 /* statistics of more samples at once are not kept apart */
+
+/* Runs of so many samples at once. */
+struct swn_serve_batch {
+    uint64_t executions, infer_ns, output_ns;
+};
+
 /* Of one version of a model; times are sums of those of requests that succeeded, but for fail_ns. */
 struct swn_serve_counts {
     uint64_t success, failure[SWN_FAILURES];
+    uint64_t inferences, executions; /* samples of requests that succeeded; of requests that were joined there is one */
+    struct swn_serve_batch batches[SWN_BATCHES]; /* of 1, 2, ... samples */
     uint64_t request_ns, fail_ns, queue_ns, infer_ns, output_ns;
     uint64_t last_ms; /* since the epoch; 0: never */
     uint64_t pending; /* received and not begun */

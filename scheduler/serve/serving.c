@@ -14,18 +14,31 @@
 
 #include "base/clock.h"
 #include "scheduler/protocol/systemd.h"
+#include "scheduler/serve/serve_leases.h"
+#include "scheduler/serve/serve_watch.h"
 #include "scheduler/serve/serving_internal.h"
 
 #define EVENTS 64
+/* Jobs that are taken between two looks at engines. */
+#define JOBS_MOST 64
 #define TICK_NS (UINT64_C(1000) * SWN_SERVE_MS)
 /* While it drains, the loop looks this often whether the last byte of the last answer is sent. */
 #define DRAIN_LOOK_NS (UINT64_C(20) * SWN_SERVE_MS)
+/* How long the end of the server waits for the end of an engine. */
+#define END_MS 2000
 
 /* ---- jobs ---- */
 
-void swn_serving_post(struct swn_serving *s, struct swn_job *job)
+void swn_serving_wake(struct swn_serving *s)
 {
     const uint64_t one = 1;
+    ssize_t ignored = write(s->event_fd, &one, sizeof one);
+
+    (void)ignored;
+}
+
+void swn_serving_post(struct swn_serving *s, struct swn_job *job)
+{
     int was_empty;
 
     job->next = NULL;
@@ -39,10 +52,8 @@ void swn_serving_post(struct swn_serving *s, struct swn_job *job)
     *s->inbox_end = job;
     s->inbox_end = &job->next;
     pthread_mutex_unlock(&s->inbox_lock);
-    if (was_empty) {
-        ssize_t ignored = write(s->event_fd, &one, sizeof one);
-        (void)ignored;
-    }
+    if (was_empty)
+        swn_serving_wake(s);
 }
 
 static void take_job(struct swn_serving *s, struct swn_job *job)
@@ -63,33 +74,43 @@ static void take_job(struct swn_serving *s, struct swn_job *job)
     }
 }
 
-static void take_inbox(struct swn_serving *s)
+/* The first of those that wait, or NULL. */
+static struct swn_job *next_job(struct swn_serving *s)
 {
-    struct swn_job *job, *next;
+    struct swn_job *job;
+
+    pthread_mutex_lock(&s->inbox_lock);
+    job = s->inbox;
+    if (job) {
+        s->inbox = job->next;
+        job->next = NULL;
+    }
+    if (!s->inbox)
+        s->inbox_end = &s->inbox;
+    pthread_mutex_unlock(&s->inbox_lock);
+    return job;
+}
+
+/* So many at most that engines are heard between them; a load reads the repository, so one of these. */
+static void take_inbox(struct swn_serving *s, unsigned most)
+{
+    struct swn_job *job;
     uint64_t some;
     ssize_t ignored = read(s->event_fd, &some, sizeof some);
 
     (void)ignored;
-    pthread_mutex_lock(&s->inbox_lock);
-    job = s->inbox;
-    s->inbox = NULL;
-    s->inbox_end = &s->inbox;
-    pthread_mutex_unlock(&s->inbox_lock);
-    for (; job; job = next) {
-        next = job->next;
-        job->next = NULL;
+    while (most && (job = next_job(s))) {
+        most = job->kind == SWN_JOB_LOAD ? 0 : most - 1;
         take_job(s, job);
     }
+    if (!most)
+        swn_serving_wake(s); /* there may be more */
 }
 
 /* ---- events ---- */
 
 static void begin_drain(struct swn_serving *s, uint64_t now)
 {
-    struct signalfd_siginfo info;
-
-    if (read(s->signal_fd, &info, sizeof info) != sizeof info)
-        return;
     if (s->is_draining) { /* a second signal: no more patience */
         s->exit_at_ns = now;
         return;
@@ -101,13 +122,25 @@ static void begin_drain(struct swn_serving *s, uint64_t now)
     s->hooks->quiesce(s->hooks->user);
 }
 
+static void take_signal(struct swn_serving *s, uint64_t now)
+{
+    struct signalfd_siginfo info;
+
+    if (read(s->signal_fd, &info, sizeof info) != sizeof info)
+        return;
+    if (info.ssi_signo == SIGCHLD)
+        swn_engines_bury(s, now);
+    else
+        begin_drain(s, now);
+}
+
 static void client_is_gone(struct swn_serving *s, uint64_t id)
 {
     struct swn_job *job = (struct swn_job *)swn_serve_queue_find(&s->queue, id);
 
     if (!job)
         return;
-    swn_serve_watch(s, job->client, 0, 0);
+    swn_serve_unwatch(s, job);
     job->client = -1;
     swn_requests_drop(s, job, 499, SWN_FAILURE_CANCELED, "the client has closed the connection");
 }
@@ -118,13 +151,16 @@ static void handle(struct swn_serving *s, uint64_t tag, uint64_t now)
 
     switch (tag >> 56) {
     case SWN_TAG_INBOX:
-        take_inbox(s);
+        take_inbox(s, JOBS_MOST);
         break;
     case SWN_TAG_SIGNAL:
-        begin_drain(s, now);
+        take_signal(s, now);
         break;
     case SWN_TAG_ENGINE:
         swn_engines_readable(s, (unsigned)number, now);
+        break;
+    case SWN_TAG_PARTY:
+        swn_serve_party_hear(s->limits.party, now);
         break;
     case SWN_TAG_CLIENT:
         client_is_gone(s, number);
@@ -149,6 +185,7 @@ static int patience(const struct swn_serving *s, uint64_t tick_ns, uint64_t now)
 {
     uint64_t due = sooner(sooner(tick_ns, swn_serve_queue_deadline(&s->queue)), swn_engines_due(s));
 
+    due = sooner(due, swn_serve_watch_due(s));
     if (s->is_draining)
         due = sooner(sooner(due, s->exit_at_ns), now + DRAIN_LOOK_NS);
     return due <= now ? 0 : (int)((due - now + SWN_SERVE_MS - 1) / SWN_SERVE_MS);
@@ -167,6 +204,7 @@ static void tick(struct swn_serving *s, uint64_t *next, uint64_t now)
         return;
     *next = now + TICK_NS;
     s->hooks->tick(s->hooks->user);
+    swn_trace_flush(s->trace);
     swn_notify("WATCHDOG=1");
 }
 
@@ -175,10 +213,13 @@ static void refuse_all(struct swn_serving *s)
 {
     struct swn_job *job;
 
-    take_inbox(s);
+    while ((job = next_job(s)))
+        take_job(s, job);
     while ((job = (struct swn_job *)s->queue.first)) {
+        if (job->run)
+            swn_ensembles_abandon(job->run);
         swn_serve_queue_remove(&s->queue, &job->item);
-        swn_serve_watch(s, job->client, 0, 0);
+        swn_serve_unwatch(s, job);
         swn_serve_refuse(s, job, 503, "the server is shutting down");
     }
     while ((job = s->loads)) {
@@ -209,6 +250,7 @@ int swn_serving_run(struct swn_serving *s, const struct swn_serving_hooks *hooks
     uint64_t now = swn_now_ns(), next_tick = now + TICK_NS;
 
     s->hooks = hooks;
+    s->status = swn_serve_status_start(s);
     while (!is_drained(s, now)) {
         int n = epoll_wait(s->epoll_fd, events, EVENTS, patience(s, next_tick, now));
         if (n < 0 && errno != EINTR)
@@ -216,16 +258,22 @@ int swn_serving_run(struct swn_serving *s, const struct swn_serving_hooks *hooks
         now = swn_now_ns();
         for (int i = 0; i < n; i++)
             handle(s, events[i].data.u64, now);
+        swn_serve_watch_clients(s, now);
         drop_late(s, now);
         swn_engines_pump(s, now);
+        swn_models_settle_ensembles(s);
         swn_models_settle(s);
+        swn_serve_status_answer(s->status, now);
         tick(s, &next_tick, now);
     }
+    swn_serve_status_stop(s->status);
+    s->status = NULL;
     /* No engine writes to a slot any more when it is given back. */
-    for (unsigned i = 0; i < SWN_ENGINES_MOST; i++) {
+    for (unsigned i = 0; i < SWN_ENGINES_MOST; i++)
         swn_engine_link_kill(&s->engines[i].link);
-        swn_engine_link_end(&s->engines[i].link);
-    }
+    for (unsigned i = 0; i < SWN_ENGINES_MOST; i++)
+        if (!swn_engine_link_end(&s->engines[i].link, END_MS))
+            swn_serve_say("engine %u does not end, though it is killed; the kernel has it", i);
     refuse_all(s);
     see_off(s);
     return 0;
@@ -251,6 +299,7 @@ static int open_events(struct swn_serving *s)
     sigemptyset(&set);
     sigaddset(&set, SIGTERM);
     sigaddset(&set, SIGINT);
+    sigaddset(&set, SIGCHLD);
     sigprocmask(SIG_BLOCK, &set, NULL);
     s->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     s->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -270,7 +319,7 @@ int swn_serving_new(struct swn_serving **out, const struct swn_serving_options *
     if (!s)
         return swn_errmsg(why, -ENOMEM, "out of memory");
     s->options = *options;
-    s->epoll_fd = s->event_fd = s->signal_fd = -1;
+    s->epoll_fd = s->event_fd = s->signal_fd = s->limits.party_socket = -1;
     s->inbox_end = &s->inbox;
     pthread_mutex_init(&s->inbox_lock, NULL);
     for (int i = 0; i < SWN_ENGINES_MOST; i++)
@@ -278,6 +327,8 @@ int swn_serving_new(struct swn_serving **out, const struct swn_serving_options *
     rc = open_events(s);
     if (rc)
         swn_errmsg(why, rc, "cannot wait for events: %s", strerror(-rc));
+    if (rc == 0 && options->trace && (rc = swn_trace_open(&s->trace, options->trace)))
+        swn_errmsg(why, rc, "cannot write the trace %s: %s", options->trace, strerror(-rc));
     if (rc == 0 && (rc = swn_buffer_open(&s->buffer, options->buffer_bytes)))
         swn_errmsg(why, rc, "cannot make the buffer: %s", strerror(-rc));
     if (rc == 0)
@@ -285,9 +336,13 @@ int swn_serving_new(struct swn_serving **out, const struct swn_serving_options *
     for (int i = 0; i < SWN_ENGINES_MOST && rc == 0; i++)
         if ((rc = swn_engine_link_init(&s->engines[i].link)))
             swn_errmsg(why, rc, "out of memory");
+    if (rc == 0 && !(s->lane = swn_serve_lane_new(options->policy, options->time_error / 100.0)))
+        rc = swn_errmsg(why, -ENOMEM, "out of memory");
     if (rc == 0)
         rc = swn_models_start(s, why);
     s->engines[0].is_wanted = 1;
+    if (rc == 0)
+        rc = swn_leases_register(s, why);
     if (rc) {
         swn_serving_free(s);
         return rc;
@@ -302,6 +357,10 @@ void swn_serving_free(struct swn_serving *s)
         return;
     for (int i = 0; i < SWN_ENGINES_MOST; i++)
         swn_engine_link_free(&s->engines[i].link);
+    swn_serve_party_close(s->limits.party);
+    if (swn_trace_close(s->trace))
+        swn_serve_say("the trace is not complete: its file could not be written");
+    swn_serve_lane_free(s->lane);
     swn_models_free(s);
     swn_repository_close(s->repository);
     swn_buffer_close(s->buffer);

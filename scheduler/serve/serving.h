@@ -10,8 +10,10 @@
 #include <stdint.h>
 
 #include "base/errmsg.h"
-#include "scheduler/serve/oip.h"
+#include "scheduler/oip/oip_answer.h"
 #include "scheduler/serve/repository.h"
+#include "scheduler/policies/policy.h"
+#include "scheduler/serve/serve_party.h"
 #include "scheduler/serve/serve_queue.h"
 #include "scheduler/serve/slots.h"
 
@@ -22,6 +24,7 @@ enum swn_job_kind {
     SWN_JOB_METADATA,
     SWN_JOB_MODEL_READY,
     SWN_JOB_CONFIG,
+    SWN_JOB_ESTIMATE,   /* how long a request would take that came now */
     SWN_JOB_STATISTICS, /* name "": of all models */
     SWN_JOB_INDEX,      /* version 1: ready ones only */
     SWN_JOB_LOAD,
@@ -30,8 +33,14 @@ enum swn_job_kind {
     SWN_JOB_INFER,
 };
 
-/* An inference. Slots are given back with the job. */
+struct swn_kept_slot {
+    struct swn_kept_slot *next;
+    struct swn_slot slot;
+};
+
+/* An inference. Slots are given back with it: swn_infer_free. */
 struct swn_infer {
+    struct swn_kept_slot *kept; /* of an ensemble: what its steps made */
     struct swn_slot body, inputs, outputs;
     struct swn_oip_request request;
     uint8_t is_raw;                /* the body is the data of the only input: its request is to be made yet */
@@ -39,8 +48,13 @@ struct swn_infer {
     unsigned output_count;
     struct swn_wire_tensor *tensors; /* outputs, malloc'd */
     uint64_t began_ns, infer_ns, store_ns;
+    uint64_t wait_ns;        /* with the answer: how long the next request of this model would take; 0: not known */
     unsigned crashes, kills; /* engines that died while they had it: by themselves, or from outside */
     uint8_t failure;         /* of one that is dropped: enum swn_failure */
+    uint8_t may_differ;      /* its answer's bits: swn_model_config_may_differ */
+    uint8_t is_execution;    /* the first of the requests that ran their last group at once */
+    uint64_t batch;          /* samples of all of these; 0: it is not known */
+    char skipped[SWN_OIP_SKIPPED]; /* of an ensemble: the models that were not run, "a,b"; "" */
 };
 
 struct swn_job {
@@ -50,7 +64,9 @@ struct swn_job {
     char name[SWN_REPOSITORY_NAME];
     int64_t version; /* 0: the newest that is ready; an inference's is filled in */
     int client;      /* socket; its end drops an inference. -1: nobody */
+    int is_watched;  /* whether the serving thread hears of that end: only of requests that take some time */
     struct swn_infer *infer;
+    struct swn_ensemble_run *run; /* of an ensemble, while its steps run */
     void (*done)(struct swn_job *job);
 
     struct swn_oip_error error; /* status: 200, or an error with its text */
@@ -59,13 +75,17 @@ struct swn_job {
 };
 
 struct swn_serving_options {
-    const char *repository, *engine, *torch, *preload; /* preload NULL: none */
+    const char *repository, *engine, *torch;
+    const char *preload, *trace; /* NULL: none */
     uint64_t memory_bytes, buffer_bytes, front_bytes;
+    struct swn_serve_party_options party; /* its bytes are filled in from these */
     unsigned threads, queue_most;
     unsigned group_ms, load_ms, start_ms,
-        exit_ms;     /* time limits: a layer group, a load, an engine's start, the drain */
-    int is_explicit; /* models are loaded when they are asked for */
-    int is_strict;   /* ready means that all models are */
+        exit_ms; /* time limits: a layer group, a load, an engine's start, the drain */
+    enum swn_lane_policy policy;
+    unsigned time_error; /* of predicted times, percent */
+    int is_explicit;     /* models are loaded when they are asked for */
+    int is_strict;       /* ready means that all models are */
     int is_verbose;
     const char *const *load; /* with is_explicit, at start; "*": all */
     size_t load_count;
@@ -78,6 +98,7 @@ struct swn_serving_hooks {
     void (*quiesce)(void *user);    /* no more connections */
     size_t (*requests)(void *user); /* that have begun and are not answered to the last byte */
     size_t (*connections)(void *user);
+    unsigned port; /* that clients reach */
 };
 
 struct swn_serving;
@@ -89,6 +110,10 @@ struct swn_buffer *swn_serving_buffer(struct swn_serving *s);
 
 /* From any thread. */
 void swn_serving_post(struct swn_serving *s, struct swn_job *job);
+/* All of the list; *kept is NULL then. */
+void swn_kept_slots_give(struct swn_buffer *buffer, struct swn_kept_slot **kept);
+/* The inference's slots, and all that it holds. NULL: nothing. From any thread that has it. */
+void swn_infer_free(struct swn_buffer *buffer, struct swn_infer *infer);
 /* The server is to end: new requests are refused. */
 int swn_serving_is_draining(const struct swn_serving *s);
 

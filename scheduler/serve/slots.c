@@ -1,7 +1,8 @@
-/* scheduler/serve/slots.c - first fit in a list of spans by address: see slots.h.
+/* scheduler/serve/slots.c - first fit, by address: see slots.h.
  *
- * The spans, taken and free, cover the buffer without gaps, and no two free ones are neighbours. There are at most two
- * spans for each request that is in the server, so walking the list costs less than it would to keep a tree.
+ * The spans, taken and free, cover the buffer without gaps, and no two free ones are neighbours. Their list is for
+ * joining neighbours; the free ones are in a tree besides, as each connection may have spans, and a walk along all of
+ * them under the lock would hold up the other threads. No bytes are copied under the lock either.
  */
 #define _GNU_SOURCE
 #include "scheduler/serve/slots.h"
@@ -14,8 +15,11 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "base/clock.h"
+#include "scheduler/serve/span_tree.h"
+
 struct swn_slot_span {
-    uint64_t offset, bytes;
+    struct swn_span_node node; /* first: a node is its span */
     struct swn_slot_span *prev, *next;
     int is_taken;
 };
@@ -25,6 +29,7 @@ struct swn_buffer {
     int fd;
     char *at;
     struct swn_slot_span *first;
+    struct swn_span_tree free;
     struct swn_buffer_use use;
 };
 
@@ -68,7 +73,9 @@ int swn_buffer_open(struct swn_buffer **out, uint64_t bytes)
         swn_buffer_close(b);
         return rc;
     }
-    b->first->bytes = b->use.bytes;
+    b->first->node.bytes = b->use.bytes;
+    b->free.seed = swn_now_ns();
+    swn_span_tree_add(&b->free, &b->first->node);
     *out = b;
     return 0;
 }
@@ -116,104 +123,108 @@ static void count(struct swn_buffer *b, uint64_t less, uint64_t more)
         b->use.peak_bytes = b->use.used_bytes;
 }
 
-static void join_next(struct swn_slot_span *s)
+/* The free span behind becomes a part of s, which is in no tree. */
+static void join_next(struct swn_buffer *b, struct swn_slot_span *s)
 {
     struct swn_slot_span *next = s->next;
 
-    s->bytes += next->bytes;
+    swn_span_tree_remove(&b->free, &next->node);
+    s->node.bytes += next->node.bytes;
     s->next = next->next;
     if (s->next)
         s->next->prev = s;
     free(next);
 }
 
-/* Leaves `bytes` to s and the rest to a free span behind it. Without memory for one s keeps all of it. */
-static void split(struct swn_slot_span *s, uint64_t bytes)
+/* Leaves `bytes` to s, which is in no tree, and the rest to a free span behind it. Without memory for one s keeps all
+ * of it. */
+static void split(struct swn_buffer *b, struct swn_slot_span *s, uint64_t bytes)
 {
-    struct swn_slot_span *rest = s->bytes > bytes ? calloc(1, sizeof *rest) : NULL;
+    struct swn_slot_span *rest = s->node.bytes > bytes ? calloc(1, sizeof *rest) : NULL;
 
     if (!rest)
         return;
-    rest->offset = s->offset + bytes;
-    rest->bytes = s->bytes - bytes;
+    rest->node.offset = s->node.offset + bytes;
+    rest->node.bytes = s->node.bytes - bytes;
     rest->prev = s;
     rest->next = s->next;
     if (s->next)
         s->next->prev = rest;
     s->next = rest;
-    s->bytes = bytes;
+    s->node.bytes = bytes;
     if (rest->next && !rest->next->is_taken)
-        join_next(rest);
+        join_next(b, rest);
+    swn_span_tree_add(&b->free, &rest->node);
 }
 
 static int take(struct swn_buffer *b, uint64_t bytes, struct swn_slot_span **out)
 {
-    if (bytes > b->use.bytes)
-        return -EFBIG;
-    for (struct swn_slot_span *s = b->first; s; s = s->next) {
-        if (s->is_taken || s->bytes < bytes)
-            continue;
-        split(s, bytes);
-        s->is_taken = 1;
-        b->use.slots++;
-        count(b, 0, s->bytes);
-        *out = s;
-        return 0;
+    struct swn_slot_span *s = (struct swn_slot_span *)swn_span_tree_first(&b->free, bytes);
+
+    if (!s) {
+        b->use.refused += bytes <= b->use.bytes;
+        return bytes > b->use.bytes ? -EFBIG : -ENOSPC;
     }
-    b->use.refused++;
-    return -ENOSPC;
+    swn_span_tree_remove(&b->free, &s->node);
+    split(b, s, bytes);
+    s->is_taken = 1;
+    b->use.slots++;
+    count(b, 0, s->node.bytes);
+    *out = s;
+    return 0;
 }
 
 static void give(struct swn_buffer *b, struct swn_slot_span *s)
 {
     s->is_taken = 0;
     b->use.slots--;
-    count(b, s->bytes, 0);
+    count(b, s->node.bytes, 0);
     if (s->next && !s->next->is_taken)
-        join_next(s);
-    if (s->prev && !s->prev->is_taken)
-        join_next(s->prev);
+        join_next(b, s);
+    if (s->prev && !s->prev->is_taken) {
+        struct swn_slot_span *prev = s->prev;
+        swn_span_tree_remove(&b->free, &prev->node);
+        swn_span_tree_add(&b->free, &s->node);
+        join_next(b, prev);
+        s = prev;
+    }
+    swn_span_tree_add(&b->free, &s->node);
 }
 
 /* Takes from the free span behind, where that is enough. */
 static int grow_in_place(struct swn_buffer *b, struct swn_slot_span *s, uint64_t bytes)
 {
-    uint64_t before = s->bytes;
+    uint64_t before = s->node.bytes;
 
-    if (!s->next || s->next->is_taken || before + s->next->bytes < bytes)
+    if (!s->next || s->next->is_taken || before + s->next->node.bytes < bytes)
         return -ENOSPC;
-    join_next(s);
-    split(s, bytes);
-    count(b, before, s->bytes);
+    join_next(b, s);
+    split(b, s, bytes);
+    count(b, before, s->node.bytes);
     return 0;
 }
 
 static void describe(struct swn_slot *slot, struct swn_slot_span *s)
 {
-    *slot = (struct swn_slot){.offset = s->offset, .bytes = s->bytes, .span = s};
+    *slot = (struct swn_slot){.offset = s->node.offset, .bytes = s->node.bytes, .span = s};
 }
 
-static int resize(struct swn_buffer *b, struct swn_slot *slot, uint64_t bytes)
+/* As it is, without a copy of its bytes. 1: they are to move to *other, which is taken. */
+static int resize(struct swn_buffer *b, struct swn_slot *slot, uint64_t bytes, struct swn_slot_span **other)
 {
-    struct swn_slot_span *s = slot->span, *other;
-    uint64_t before = s->bytes;
+    struct swn_slot_span *s = slot->span;
+    uint64_t before = s->node.bytes;
     int rc = 0;
 
-    if (bytes > b->use.bytes)
-        return -EFBIG;
     if (bytes <= before) {
-        split(s, bytes);
-        count(b, before, s->bytes);
+        split(b, s, bytes);
+        count(b, before, s->node.bytes);
     } else if (grow_in_place(b, s, bytes)) {
-        rc = take(b, bytes, &other);
-        if (rc)
-            return rc;
-        memcpy(b->at + other->offset, b->at + s->offset, s->bytes);
-        give(b, s);
-        s = other;
+        rc = take(b, bytes, other);
+        return rc ? rc : 1;
     }
     describe(slot, s);
-    return rc;
+    return 0;
 }
 
 /* ---- */
@@ -235,14 +246,23 @@ int swn_slot_take(struct swn_buffer *b, uint64_t bytes, struct swn_slot *out)
 
 int swn_slot_resize(struct swn_buffer *b, struct swn_slot *slot, uint64_t bytes)
 {
+    struct swn_slot_span *other = NULL;
     int rc;
 
     if (bytes > b->use.bytes)
         return -EFBIG;
     pthread_mutex_lock(&b->lock);
-    rc = resize(b, slot, aligned(bytes));
+    rc = resize(b, slot, aligned(bytes), &other);
     pthread_mutex_unlock(&b->lock);
-    return rc;
+    if (rc != 1)
+        return rc;
+    /* Both spans are the caller's. */
+    memcpy(b->at + other->node.offset, b->at + slot->offset, slot->bytes);
+    pthread_mutex_lock(&b->lock);
+    give(b, slot->span);
+    pthread_mutex_unlock(&b->lock);
+    describe(slot, other);
+    return 0;
 }
 
 void swn_slot_give(struct swn_buffer *b, struct swn_slot *slot)

@@ -34,7 +34,7 @@ _swapnetctl()
     local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]} command=${COMP_WORDS[1]} i
     COMPREPLY=()
     if ((COMP_CWORD == 1)); then
-        mapfile -t COMPREPLY < <(compgen -W "run verify status list top set total drain profile plan cache version help --help --version" -- "$cur")
+        mapfile -t COMPREPLY < <(compgen -W "run verify doctor status list top set total drain profile plan serve cache add-torch version help --help --version" -- "$cur")
         return
     fi
     case $command in
@@ -77,15 +77,42 @@ _swapnetctl()
     verify)
         case $prev in
         -b | --budget | --memory) mapfile -t COMPREPLY < <(compgen -W "64M 128M 256M 512M 1G 2G" -- "$cur") ;;
-        -s | --store) _swapnetctl_files -d ;;
+        -s | --store | --model-repository) _swapnetctl_files -d ;;
+        --server) mapfile -t COMPREPLY < <(compgen -W "127.0.0.1:8000" -- "$cur") ;;
+        --threads | --requests | --seed | --shape) COMPREPLY=() ;;
         -o | --output) mapfile -t COMPREPLY < <(compgen -W "table json csv" -- "$cur") ;;
         *)
             if [[ $cur == -* ]]; then
-                mapfile -t COMPREPLY < <(compgen -W "--budget --memory --store --output --help --" -- "$cur")
+                mapfile -t COMPREPLY < <(compgen -W "--budget --memory --store --model-repository --server --requests --seed --shape --threads --output --help --" -- "$cur")
             else
                 _swapnetctl_files -c -f
             fi
             ;;
+        esac
+        ;;
+    doctor)
+        case $prev in
+        -s | --store) _swapnetctl_files -d ;;
+        -o | --output) mapfile -t COMPREPLY < <(compgen -W "table json csv" -- "$cur") ;;
+        *)
+            if [[ $cur == -* ]]; then
+                mapfile -t COMPREPLY < <(compgen -W "--output --json --store --help --" -- "$cur")
+            else
+                _swapnetctl_files -c -f
+            fi
+            ;;
+        esac
+        ;;
+    serve)
+        case $prev in
+        serve) mapfile -t COMPREPLY < <(compgen -W "plan --help" -- "$cur") ;;
+        -f | --from) _swapnetctl_files -f ;;
+        -b | --budget) mapfile -t COMPREPLY < <(compgen -W "64M 128M 256M 512M 1G 2G" -- "$cur") ;;
+        --policy) mapfile -t COMPREPLY < <(compgen -W "completion exact tardy tardy-paper edf no-batch batch dynamic lazy nexus symphony lookahead masa masa-ordered masa-code bulk deepeye deepeye-frugal" -- "$cur") ;;
+        -o | --output) mapfile -t COMPREPLY < <(compgen -W "table json csv" -- "$cur") ;;
+        -d | --duration | --disk | --seed | --time-error) COMPREPLY=() ;;
+        --arrivals) mapfile -t COMPREPLY < <(compgen -W "poisson pareto constant" -- "$cur") ;;
+        *) mapfile -t COMPREPLY < <(compgen -W "--from --budget --duration --policy --disk --seed --arrivals --time-error --output --help" -- "$cur") ;;
         esac
         ;;
     status | list)
@@ -183,8 +210,20 @@ _swapnetctl()
             ;;
         esac
         ;;
+    add-torch)
+        case $prev in
+        -j | --jobs) ;;
+        *)
+            if [[ $cur == -* ]]; then
+                mapfile -t COMPREPLY < <(compgen -W "--jobs --no-serve --help" -- "$cur")
+            else
+                _swapnetctl_files -c -f
+            fi
+            ;;
+        esac
+        ;;
     help)
-        mapfile -t COMPREPLY < <(compgen -W "run verify status list top set total drain profile plan cache version help" -- "$cur")
+        mapfile -t COMPREPLY < <(compgen -W "run verify doctor status list top set total drain profile plan serve cache add-torch version help" -- "$cur")
         ;;
     esac
 }

@@ -18,6 +18,8 @@
 #include "skeleton/engine/section.h"
 #include "skeleton/runtime/runtime.h"
 #include "skeleton/core/reentry.h"
+#include "skeleton/abi/backend_file.h"
+#include "skeleton/abi/torch_version.h"
 #include "blocks/memory/arena.h"
 #include "skeleton/budget/daemon_client.h"
 #include "skeleton/budget/daemon_connect.h"
@@ -26,6 +28,7 @@
 #include "skeleton/budget/memory_governor.h"
 #include "shim/hooks/hooks.h"
 #include "shim/hooks/openmp.h"
+#include "skeleton/load/mapped_file.h"
 #include "skeleton/observe/result_log.h"
 #include "skeleton/tiling/trial_memory.h"
 
@@ -60,24 +63,15 @@ static int torch_version(const char *c10, char *version, size_t size)
     unsigned major, minor;
     if (suffix && sscanf(suffix, ".so.%u.%u", &major, &minor) == 2)
         return snprintf(version, size, "%u.%u", major, minor), 1;
-    char path[PATH_MAX], line[256];
+    char path[PATH_MAX];
     int dir = (int)(strrchr(c10, '/') - c10);
     snprintf(path, sizeof path, "%.*s/../version.py", dir, c10);
-    FILE *f = fopen(path, "re");
-    int found = 0;
-    while (f && !found && fgets(line, sizeof line, f))
-        found = sscanf(line, "__version__ = '%u.%u", &major, &minor) == 2 ||
-                sscanf(line, "__version__ = \"%u.%u", &major, &minor) == 2;
-    if (f)
-        fclose(f);
-    if (found)
-        snprintf(version, size, "%u.%u", major, minor);
-    return found;
+    return swn_torch_version_read(path, version, size) == 0;
 }
 
 static const struct swn_torch_backend *load_backend(const char *c10, char *why, size_t why_size)
 {
-    char version[32], path[2 * PATH_MAX];
+    char version[32], name[64], directory[PATH_MAX], path[2 * PATH_MAX];
     Dl_info self;
     if (!torch_version(c10, version, sizeof version)) {
         snprintf(why, why_size, "cannot tell which PyTorch %s belongs to", c10);
@@ -87,17 +81,19 @@ static const struct swn_torch_backend *load_backend(const char *c10, char *why, 
         snprintf(why, why_size, "cannot find its own directory");
         return NULL;
     }
-    snprintf(path, sizeof path, "%.*s/swapnet/aten-%s.so", (int)(strrchr(self.dli_fname, '/') - self.dli_fname),
-             self.dli_fname, version);
-    if (access(path, R_OK)) {
-        snprintf(why, why_size, "not built for PyTorch %s (no %s); build swapnet with that PyTorch in SWAPNET_PYTHONS",
-                 version, path);
+    snprintf(directory, sizeof directory, "%.*s/swapnet", (int)(strrchr(self.dli_fname, '/') - self.dli_fname),
+             self.dli_fname);
+    void *torch = dlopen(c10, RTLD_LAZY | RTLD_NOLOAD);
+    swn_backend_name("aten", version, torch && swn_backend_has_old_strings(torch), name, sizeof name);
+    if (torch)
+        dlclose(torch);
+    if (swn_backend_find(directory, environ, name, path, sizeof path, why, why_size))
         return NULL;
-    }
     void *lib = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     const struct swn_torch_backend *h = lib ? dlsym(lib, "swn_aten_backend") : NULL;
     if (!h || h->abi != SWN_ATEN_ABI) {
-        snprintf(why, why_size, "cannot use %s: %s", path, lib ? "it belongs to another swapnet" : dlerror());
+        snprintf(why, why_size, "cannot use %s: %s", path,
+                 lib ? "it belongs to another swapnet; install swapnet again" : dlerror());
         return NULL;
     }
     backend_lib = lib;
@@ -192,6 +188,8 @@ static void start(void)
     }
     if (!err)
         err = attach(&config, why, sizeof why);
+    if (!err)
+        swn_mapped_file_look_before();
     if (err < 0)
         swn_say("off: %s", why);
     /* Memory that attach() has allocated is malloc's; then all other memory has to be, too. */

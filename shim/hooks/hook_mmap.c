@@ -1,5 +1,5 @@
-/* mmap and munmap, for files that PyTorch maps to take tensors from. All other calls go straight to the kernel:
- * allocators call mmap, and looking up the next definition there could call the allocator again. */
+/* mmap, munmap and madvise, for files that PyTorch, or Python, maps to take tensors from. All other calls go straight
+ * to the kernel: allocators call mmap, and looking up the next definition there could call the allocator again. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <string.h>
@@ -11,14 +11,31 @@
 #include "skeleton/load/mapped_file.h"
 #include "shim/hooks/next_symbol.h"
 
+/* Of Linux 5.18; newer than the C library's headers. */
+#define DONTNEED_LOCKED 24
 #define EXPORT __attribute__((visibility("default")))
 
-static int torch_maps_tensors(const void *caller, int prot, int flags, int fd)
+static int may_have_tensors(int prot, int flags, int fd)
 {
-    if (fd < 0 || prot != (PROT_READ | PROT_WRITE) ||
-        (flags & (MAP_PRIVATE | MAP_FIXED | MAP_ANONYMOUS)) != MAP_PRIVATE || !swn_engine_running())
-        return 0;
-    return strstr(swn_library_of(caller), "libtorch_cpu") != NULL;
+    return fd >= 0 && prot == (PROT_READ | PROT_WRITE) &&
+           (flags & (MAP_PRIVATE | MAP_FIXED | MAP_ANONYMOUS)) == MAP_PRIVATE && swn_engine_running();
+}
+
+/* Python's mmap module is a library of its own (mmap.cpython-311-x86_64-linux-gnu.so), or a part of the interpreter,
+ * whose other mappings are of no file. */
+static int is_python(const char *library)
+{
+    const char *slash = strrchr(library, '/'), *name = slash ? slash + 1 : library;
+    return !*name || !strncmp(name, "mmap.", 5) || !strncmp(name, "libpython", 9) || !strncmp(name, "python", 6);
+}
+
+static void note_file(const void *caller, void *at, size_t len, int fd, off_t off)
+{
+    const char *library = swn_library_of(caller);
+    if (strstr(library, "libtorch_cpu"))
+        swn_mapped_file_begin(at, len, fd, off);
+    else if (is_python(library))
+        swn_mapped_file_of_program(at, len, fd, off);
 }
 
 /* safetensors maps a file once for its header, before PyTorch maps it for the tensors. The kernel's read-ahead around
@@ -36,9 +53,9 @@ static void *map(void *addr, size_t len, int prot, int flags, int fd, off_t off,
         errno = saved;
     }
     void *at = (void *)syscall(SYS_mmap, addr, len, prot, flags, fd, off);
-    if (at != MAP_FAILED && torch_maps_tensors(caller, prot, flags, fd)) {
+    if (at != MAP_FAILED && may_have_tensors(prot, flags, fd)) {
         int saved = errno;
-        swn_mapped_file_begin(at, len, fd, off);
+        note_file(caller, at, len, fd, off);
         errno = saved;
     }
     return at;
@@ -52,6 +69,25 @@ EXPORT void *mmap(void *addr, size_t len, int prot, int flags, int fd, off_t off
 EXPORT void *mmap64(void *addr, size_t len, int prot, int flags, int fd, off64_t off)
 {
     return map(addr, len, prot, flags, fd, off, __builtin_return_address(0));
+}
+
+/* Where the engine has put weights over a mapping of a file, the kernel sees memory of no file: it would give zeros for
+ * pages that are dropped, and allow what files do not. */
+EXPORT int madvise(void *addr, size_t len, int advice)
+{
+    int err = 0;
+    if (advice == MADV_DONTNEED || advice == DONTNEED_LOCKED) {
+        int saved = errno;
+        err = -swn_mapped_file_drop(addr, len);
+        errno = saved;
+    } else if ((advice == MADV_FREE || advice == MADV_WIPEONFORK) && swn_mapped_file_is_at(addr, len)) {
+        err = EINVAL;
+    }
+    if (err) {
+        errno = err;
+        return -1;
+    }
+    return (int)syscall(SYS_madvise, addr, len, advice);
 }
 
 EXPORT int munmap(void *addr, size_t len)

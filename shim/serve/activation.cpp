@@ -4,6 +4,7 @@
 // is free when the operator returns.
 #include "shim/serve/activation.h"
 
+#include <algorithm>
 #include <stdexcept>
 #include <time.h>
 
@@ -23,9 +24,15 @@ uint64_t now_ns()
 
 } // namespace
 
-Activation::Activation(const Program &program, std::shared_ptr<const Groups> groups)
-    : program_(program), groups_(std::move(groups)), values_(swn_tape_values(program.tape.get()))
+Activation::Activation(const Program &program, std::shared_ptr<const Groups> groups, StepNeeds &needs)
+    : program_(program), groups_(std::move(groups)), values_(swn_tape_values(program.tape.get())),
+      meter_(needs, program.steps.size())
 {
+}
+
+Meter &Activation::meter()
+{
+    return meter_;
 }
 
 void Activation::set_input(size_t index, c10::IValue v)
@@ -33,14 +40,54 @@ void Activation::set_input(size_t index, c10::IValue v)
     values_[program_.inputs[index].value] = std::move(v);
 }
 
-size_t Activation::groups() const
+const Program &Activation::program() const
 {
-    return groups_->size() - 1;
+    return program_;
+}
+
+const Groups &Activation::groups() const
+{
+    return *groups_;
+}
+
+const std::shared_ptr<const Groups> &Activation::division() const
+{
+    return groups_;
 }
 
 size_t Activation::next_group() const
 {
     return next_;
+}
+
+Activation::Live Activation::live() const
+{
+    Live found;
+    for (size_t v = 0; v < values_.size(); v++) {
+        const auto number = static_cast<uint32_t>(v);
+        const auto &unread = program_.unread;
+        if (!values_[v].isNone() && std::find(unread.begin(), unread.end(), number) == unread.end())
+            found.emplace_back(number, values_[v]);
+    }
+    return found;
+}
+
+void Activation::go_on(size_t group, Live live) noexcept
+{
+    for (c10::IValue &v : values_)
+        v = c10::IValue();
+    for (auto &[number, v] : live)
+        values_[number] = std::move(v);
+    next_ = group;
+    meter_.stop();
+}
+
+void Activation::end(std::vector<std::pair<std::string, at::Tensor>> outputs) noexcept
+{
+    values_.clear();
+    outputs_ = std::move(outputs);
+    next_ = groups_->size();
+    meter_.stop();
 }
 
 void Activation::push(Ref r, bool move)
@@ -53,12 +100,14 @@ void Activation::push(Ref r, bool move)
         stack_.push_back(values_[static_cast<size_t>(r)]);
 }
 
-void Activation::run_step(const Step &step)
+void Activation::run_step(const Step &step, StepWatch *watch)
 {
     size_t count = step.in.size();
     stack_.clear();
     for (size_t i = 0; i < count; i++)
         push(step.in[i], step.moves[i]);
+    if (watch)
+        watch->before(step, stack_);
     switch (step.kind) {
     case Step::kOperator:
         step.op(stack_);
@@ -104,24 +153,33 @@ void Activation::run_step(const Step &step)
     for (size_t i = 0; i < step.out.size(); i++)
         values_[step.out[i]] = std::move(stack_[i]);
     stack_.clear();
+    if (watch)
+        watch->after(step, values_);
     for (uint32_t v : step.drops)
         values_[v] = c10::IValue();
 }
 
-void Activation::run_group(size_t group, std::vector<uint64_t> *step_ns)
+void Activation::run_group(size_t group, std::vector<uint64_t> *step_ns, StepWatch *watch)
 {
     if (group == 0)
         for (uint32_t v : program_.unread)
             values_[v] = c10::IValue();
-    for (size_t s = (*groups_)[group]; s < (*groups_)[group + 1]; s++) {
+    meter_.begin();
+    for (size_t s = (*groups_)[group].first; s < (*groups_)[group].end; s++) {
+        if (meter_.looks())
+            meter_.before_step(s);
         uint64_t began = step_ns ? now_ns() : 0;
-        run_step(program_.steps[s]);
+        run_step(program_.steps[s], watch);
         if (step_ns)
             (*step_ns)[s] = now_ns() - began;
+        if (meter_.looks())
+            meter_.after_step(s);
     }
+    meter_.end();
     next_ = group + 1;
-    if (next_ < groups())
+    if (next_ < groups_->size())
         return;
+    meter_.finish();
     // Named before anybody asks, so that the rest of the request's values can go.
     c10::IValue result = program_.result < 0 ? program_.constants[static_cast<size_t>(~program_.result)]
                                              : std::move(values_[static_cast<size_t>(program_.result)]);

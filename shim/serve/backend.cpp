@@ -16,29 +16,21 @@
 
 #include "shim/serve/activation.h"
 #include "shim/serve/input_check.h"
+#include "shim/serve/join_trial.h"
+#include "shim/serve/loaded_model.h"
+#include "shim/serve/memory_error.h"
 #include "shim/serve/wire_tensors.h"
-
-/* Layer groups of a model, unless the caller says. Requests can be set aside between them: often enough to be fair and
- * to see a deadline, too seldom to cost anything (edge-serving paper, section 5: with five groups its planning takes 2
- * ms, with all layers 13). */
-#define GROUPS_USUAL 5
-
-struct swn_model {
-    std::unique_ptr<swn::Program> program;
-    std::shared_ptr<const swn::Groups> groups;
-    size_t most_groups;
-    unsigned requests = 0; /* begun; one after the first is timed, as that waits for the disk */
-    bool timed = false;    /* the groups are by those times */
-};
+#include "shim/torch/fp_control.h"
 
 struct swn_activation {
-    swn_activation(swn_model &m) : model(m), values(*m.program, m.groups)
+    swn_activation(swn_model &m) : model(m), values(*m.program, m.groups, m.needs)
     {
     }
 
     swn_model &model;
     swn::Activation values;
     std::vector<uint64_t> step_ns; /* empty but for the request that is timed */
+    swn::JoinShape shape;
 };
 
 namespace
@@ -49,19 +41,12 @@ void say(char *text, const char *what)
     snprintf(text, SWN_WIRE_ENGINE_TEXT, "%s", what);
 }
 
-/* PyTorch's allocator says it in words only. */
-bool is_out_of_memory(const char *what)
-{
-    return strstr(what, "not enough memory") || strstr(what, "can't allocate memory") || strstr(what, "bad_alloc");
-}
-
 /* The first line: the rest is a stack trace. */
 enum swn_engine_status failed(const std::exception &e, char *text)
 {
-    bool memory = dynamic_cast<const std::bad_alloc *>(&e) || is_out_of_memory(e.what());
     const auto *ours = dynamic_cast<const c10::Error *>(&e);
     say(text, ours ? ours->what_without_backtrace() : e.what());
-    return memory ? SWN_ENGINE_NO_MEMORY : SWN_ENGINE_FAILED;
+    return swn::is_out_of_memory(e) ? SWN_ENGINE_NO_MEMORY : SWN_ENGINE_FAILED;
 }
 
 template <class Function> enum swn_engine_status guarded(char *text, Function &&function)
@@ -82,16 +67,6 @@ template <class Function> enum swn_engine_status guarded(char *text, Function &&
     }
 }
 
-std::shared_ptr<const swn::Groups> make_groups(const swn::Program &program, size_t most, const uint64_t *cost)
-{
-    auto groups = std::make_shared<swn::Groups>(most);
-    groups->resize(swn_tape_groups(program.tape.get(), cost, most, groups->data()));
-    if (groups->empty())
-        groups->push_back(0); // a model that returns its input has no steps, and a group all the same
-    groups->push_back(program.steps.size());
-    return groups;
-}
-
 enum swn_engine_status load(const char *path, uint32_t groups, struct swn_model **out, char *text)
 {
     enum swn_engine_status status = guarded(text, [&] {
@@ -99,8 +74,8 @@ enum swn_engine_status load(const char *path, uint32_t groups, struct swn_model 
         // Weights are no inference tensors: a model may write to its own buffers.
         c10::InferenceMode normal(false);
         m->program = swn::program_from_file(path);
-        m->most_groups = groups ? std::min<size_t>(groups, swn_tape_cuts(m->program->tape.get()) + 1) : GROUPS_USUAL;
-        m->groups = make_groups(*m->program, m->most_groups, nullptr);
+        m->told_groups = groups ? std::min<size_t>(groups, swn_tape_cuts(m->program->tape.get()) + 1) : 0;
+        swn::add_model(*m);
         *out = m.release();
     });
     return status == SWN_ENGINE_FAILED ? SWN_ENGINE_UNREADABLE : status;
@@ -108,6 +83,8 @@ enum swn_engine_status load(const char *path, uint32_t groups, struct swn_model 
 
 void unload(struct swn_model *m)
 {
+    if (m)
+        swn::remove_model(*m);
     delete m;
 }
 
@@ -118,7 +95,30 @@ uint64_t weight_bytes(const struct swn_model *m)
 
 uint32_t groups(const struct swn_model *m)
 {
-    return static_cast<uint32_t>(m->groups->size() - 1);
+    return static_cast<uint32_t>(m->groups->size());
+}
+
+const struct swn_serving_weight *weights(const struct swn_model *m, uint32_t group, size_t *count)
+{
+    const auto &weights = (*m->groups)[group].weights;
+    *count = weights.size();
+    return weights.data();
+}
+
+uint64_t identity(const struct swn_model *m, uint32_t group)
+{
+    return (*m->groups)[group].identity;
+}
+
+uint64_t dense_bytes(const struct swn_model *m, uint32_t group)
+{
+    return (*m->groups)[group].dense_bytes;
+}
+
+void needs(const struct swn_model *m, uint32_t group, uint64_t *activation_bytes, uint64_t *state_bytes)
+{
+    const swn::LayerGroup &g = (*m->groups)[group];
+    m->needs.of(g.first, g.end, activation_bytes, state_bytes);
 }
 
 void describe(const struct swn_model *m, struct swn_wire_tensor *tensors, uint32_t *inputs, uint32_t *outputs)
@@ -160,10 +160,13 @@ size_t argument_named(const swn::Program &program, const char *name)
     return i;
 }
 
-void set_inputs(swn_activation &a, const struct swn_wire_tensor *inputs, size_t count, const char *buffer)
+/* The inputs, in the order of the model's. */
+std::vector<at::Tensor> set_inputs(swn_activation &a, const struct swn_wire_tensor *inputs, size_t count,
+                                   const char *buffer)
 {
     const swn::Program &program = *a.model.program;
     std::vector<bool> given(program.inputs.size());
+    std::vector<at::Tensor> tensors(program.inputs.size());
     swn::InputCheck check(program);
     for (size_t i = 0; i < count; i++) {
         size_t at = argument_named(program, inputs[i].name);
@@ -176,7 +179,8 @@ void set_inputs(swn_activation &a, const struct swn_wire_tensor *inputs, size_t 
             throw swn::BadInput("input \"" + program.inputs[at].name + "\" of the model is no tensor but " +
                                 type->str());
         check.tensor(program.inputs[at], inputs[i]);
-        a.values.set_input(at, swn::tensor_from_wire(inputs[i], buffer));
+        tensors[at] = swn::tensor_from_wire(inputs[i], buffer);
+        a.values.set_input(at, tensors[at]);
         given[at] = true;
     }
     for (size_t i = 0; i < given.size(); i++) {
@@ -186,36 +190,68 @@ void set_inputs(swn_activation &a, const struct swn_wire_tensor *inputs, size_t 
             throw swn::BadInput("input \"" + program.inputs[i].name + "\" is missing");
         a.values.set_input(i, program.inputs[i].standard);
     }
+    return tensors;
+}
+
+/* What trials keep goes before requests. */
+enum swn_engine_status with_memory_back(enum swn_engine_status status)
+{
+    if (status == SWN_ENGINE_NO_MEMORY)
+        swn::drop_kept(swn::all_models());
+    return status;
 }
 
 enum swn_engine_status begin(struct swn_model *m, const struct swn_wire_tensor *inputs, size_t count,
                              const char *buffer, struct swn_activation **out, char *text)
 {
-    return guarded(text, [&] {
+    return with_memory_back(guarded(text, [&] {
         auto a = std::make_unique<swn_activation>(*m);
-        set_inputs(*a, inputs, count, buffer);
+        a->values.meter().begin();
+        std::vector<at::Tensor> tensors = set_inputs(*a, inputs, count, buffer);
+        a->values.meter().end();
+        if (m->joining.batch_most > 1) {
+            a->shape = swn::shape_of(*m->program, tensors);
+            swn::keep_for_trial(*m, a->shape, tensors); // no part of what the request takes
+        }
         *out = a.release();
-    });
+    }));
 }
 
 uint32_t groups_of(const struct swn_activation *a)
 {
-    return static_cast<uint32_t>(a->values.groups());
+    return static_cast<uint32_t>(a->values.groups().size());
+}
+
+const struct swn_serving_weight *weights_of(const struct swn_activation *a, uint32_t group, size_t *count)
+{
+    const auto &weights = a->values.groups()[group].weights;
+    *count = weights.size();
+    return weights.data();
+}
+
+void run_group(swn_activation &a)
+{
+    std::vector<uint64_t> *step_ns = a.step_ns.empty() ? nullptr : &a.step_ns;
+    auto key = swn::join_key(a.model.joining, a.model.groups, a.shape, a.values);
+    if (key && swn_words_are_usual())
+        swn::run_alone(swn::join_case(a.model.joining, *key, a.shape, a.values), a.values, step_ns);
+    else
+        a.values.run_group(a.values.next_group(), step_ns);
 }
 
 enum swn_engine_status run(struct swn_activation *a, uint32_t group, char *text)
 {
-    return guarded(text, [&] {
-        if (group != a->values.next_group() || group >= a->values.groups())
+    return with_memory_back(guarded(text, [&] {
+        if (group != a->values.next_group() || group >= a->values.groups().size())
             throw std::runtime_error("layer group " + std::to_string(group) + " is not the next one");
-        if (group == 0 && a->model.requests++ > 0 && !a->model.timed)
+        if (group == 0 && a->model.requests++ > 0 && a->model.times.empty())
             a->step_ns.resize(a->model.program->steps.size());
-        a->values.run_group(group, a->step_ns.empty() ? nullptr : &a->step_ns);
-        if (group + 1 == a->values.groups() && !a->step_ns.empty() && !a->model.timed) {
-            a->model.groups = make_groups(*a->model.program, a->model.most_groups, a->step_ns.data());
-            a->model.timed = true;
+        run_group(*a);
+        if (group + 1 == a->values.groups().size() && !a->step_ns.empty() && a->model.times.empty()) {
+            a->model.times = a->step_ns;
+            swn::divide(a->model);
         }
-    });
+    }));
 }
 
 enum swn_engine_status outputs(struct swn_activation *a, struct swn_wire_tensor *tensors, uint32_t *count, char *text)
@@ -256,9 +292,58 @@ void drop(struct swn_activation *a)
     delete a;
 }
 
+void batching(struct swn_model *m, uint32_t batch_most, int may_differ)
+{
+    m->joining.batch_most = batch_most;
+    m->joining.bits = may_differ ? SWN_JOIN_BATCH : SWN_JOIN_EXACT;
+}
+
+/* The division must be final, or a request that is timed for it would run with others. */
+size_t join(struct swn_activation *const *a, size_t count, uint32_t group)
+{
+    swn_model &m = a[0]->model;
+    size_t joined = 0;
+    char text[SWN_WIRE_ENGINE_TEXT];
+    if (m.joining.batch_most < 2 || (m.times.empty() && !m.told_groups))
+        return 0;
+    guarded(text, [&] {
+        std::vector<swn::JoinMember> members;
+        while (members.size() < count && &a[members.size()]->model == &m &&
+               a[members.size()]->values.next_group() == group)
+            members.push_back({&a[members.size()]->values, &a[members.size()]->shape});
+        if (members.size() > 1)
+            joined = swn::run_joined(*m.program, m.joining, m.groups, members);
+    });
+    if (group == 0)
+        m.requests += static_cast<unsigned>(joined);
+    return joined;
+}
+
+void joined(const struct swn_model *m, uint32_t group, struct swn_wire_group *to)
+{
+    const swn::Joining &j = m->joining;
+    if (j.division != m->groups || group >= j.latest.size() || !j.latest[group].second)
+        return;
+    const auto &[inputs, found] = j.latest[group];
+    swn_join_limits limits = swn::limits_of(j, static_cast<uint64_t>(inputs[1]));
+    to->alone_ns = found->known.alone_ns;
+    for (unsigned i = 0; i < SWN_WIRE_JOINED; i++)
+        if (!found->left.empty() && swn_join_allows(&found->known, i, &limits))
+            to->joined_ns[i] = std::max<uint64_t>(swn_join_expected_ns(&found->known, i), 1);
+}
+
+int idle(int (*is_wanted)(void))
+{
+    char text[SWN_WIRE_ENGINE_TEXT];
+    bool is_more = false;
+    guarded(text, [&] { is_more = swn::try_joining(swn::all_models(), is_wanted); });
+    return is_more;
+}
+
 } // namespace
 
 extern "C" __attribute__((visibility("default"))) const struct swn_serve_backend swn_serve_backend = {
-    SWN_SERVE_ABI, TORCH_VERSION, load, unload,  weight_bytes, groups, describe,
-    begin,         groups_of,     run,  outputs, store,        drop,
+    SWN_SERVE_ABI, TORCH_VERSION, load,    unload,   weight_bytes, groups,  describe,   begin,
+    groups_of,     run,           outputs, store,    drop,         weights, weights_of, nullptr,
+    identity,      dense_bytes,   needs,   batching, join,         joined,  idle,
 };

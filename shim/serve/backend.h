@@ -11,12 +11,13 @@
 #include <stdint.h>
 
 #include "scheduler/protocol/engine_wire.h"
+#include "skeleton/abi/serving.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-#define SWN_SERVE_ABI 1
+#define SWN_SERVE_ABI 6
 
 struct swn_model;      /* a loaded model: its tape, with weights that libswapnet looks after */
 struct swn_activation; /* a request on its way through a model: the values that are alive */
@@ -48,6 +49,37 @@ struct swn_serve_backend {
     enum swn_engine_status (*store)(struct swn_activation *a, const struct swn_wire_tensor *outputs, size_t count,
                                     char *buffer, char *text);
     void (*drop)(struct swn_activation *a); /* NULL: nothing */
+
+    /* The weights that a layer group reads, each once, in the order in which it reads them first: a group of requests
+     * that begin now, or of one on its way. They live until the next run(), drop() or unload(). */
+    const struct swn_serving_weight *(*weights)(const struct swn_model *m, uint32_t group, size_t *count);
+    const struct swn_serving_weight *(*weights_of)(const struct swn_activation *a, uint32_t group, size_t *count);
+
+    /* Inputs, then outputs, that config.pbtxt gives the model which is loaded next; none where it says nothing. NULL: a
+     * model says itself what it takes. */
+    void (*expect)(const struct swn_wire_tensor *tensors, uint32_t inputs, uint32_t outputs);
+    /* A layer group of requests that begin now: equal for models that do the same with the same weights in this group
+     * and in all before it. 0: like no other. NULL: all are. */
+    uint64_t (*identity)(const struct swn_model *m, uint32_t group);
+    /* Of such a group's weights, the bytes that dense layers read: matrices that are multiplied as a whole. NULL: it is
+     * not known. */
+    uint64_t (*dense_bytes)(const struct swn_model *m, uint32_t group);
+    /* What one request takes for its tensors in a layer group of requests that begin now, as struct swn_wire_group has
+     * it. NULL: the engine looks at what libswapnet counts while a request runs, which is enough for one group. */
+    void (*needs)(const struct swn_model *m, uint32_t group, uint64_t *activation_bytes, uint64_t *state_bytes);
+
+    /* Requests that are joined; all NULL: none are. */
+
+    /* Of a model that was loaded: LOAD's batch_most and may_differ. */
+    void (*batching)(struct swn_model *m, uint32_t batch_most, int may_differ);
+    /* Runs group `group` of the first ones of `count` requests of one model at once, where that is allowed. How many;
+     * 0: it did not happen, and nothing has changed for them. */
+    size_t (*join)(struct swn_activation *const *a, size_t count, uint32_t group);
+    /* What is known of joining in a layer group of requests that begin now: to->alone_ns, to->joined_ns. */
+    void (*joined)(const struct swn_model *m, uint32_t group, struct swn_wire_group *to);
+    /* There is nothing to do: tries out for a while what may be joined, and returns soon when is_wanted() does not
+     * return 0. 1: there is more to try. */
+    int (*idle)(int (*is_wanted)(void));
 };
 
 /* Exported by serve-X.Y.so. */

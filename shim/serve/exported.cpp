@@ -7,9 +7,12 @@
 
 #include <stdexcept>
 
-#if SWAPNET_TORCH_MAJOR > 2 || (SWAPNET_TORCH_MAJOR == 2 && SWAPNET_TORCH_MINOR >= 9)
+#include "shim/torch/compat.h"
+
+#if SWN_HAS_EXPORT
 
 #include <cstring>
+#include <string_view>
 #include <unordered_map>
 
 #include <ATen/ATen.h>
@@ -31,7 +34,6 @@ namespace
 {
 
 using caffe2::serialize::PyTorchStreamReader;
-using Storages = std::unordered_set<const void *>;
 using torch::jit::Stack;
 
 struct ExportedFree {
@@ -149,15 +151,27 @@ struct Call {
     }
 };
 
+bool updates_statistics(const Call &call)
+{
+    if (!keeps_statistics(call.op.schema().name()) || call.slots.size() < 6)
+        return false;
+    const Slot &mean = call.slots[3], &trains = call.slots[5];
+    bool has_none = mean.kind == Slot::kKnown && mean.known.isNone();
+    return !has_none && !(trains.kind == Slot::kKnown && trains.known.isBool() && !trains.known.toBool());
+}
+
 class ExportBuilder : ProgramBuilder
 {
   public:
     ExportBuilder(PyTorchStreamReader &reader, const swn_exported &e) : reader_(reader), e_(e)
     {
+        know(e.weights, "data/weights/");
+        know(e.constants, "data/constants/");
     }
     std::unique_ptr<Program> build();
 
   private:
+    void know(const swn_exported_weights &weights, const char *folder);
     at::Tensor weight(const char *name);
     at::Tensor make_weight(const swn_exported_weight &w, const std::string &record);
     void add_input(const swn_exported_input &in);
@@ -173,6 +187,11 @@ class ExportBuilder : ProgramBuilder
     PyTorchStreamReader &reader_;
     const swn_exported &e_;
     std::vector<Ref> refs_; /* per value of the file */
+    struct Known {
+        const swn_exported_weight *weight;
+        const char *folder;
+    };
+    std::unordered_map<std::string_view, Known> known_; /* weights by name; the names are e_'s */
     std::unordered_map<std::string, c10::Storage> records_;
     std::shared_ptr<Storages> weights_ = std::make_shared<Storages>();
 };
@@ -215,15 +234,19 @@ at::Tensor ExportBuilder::make_weight(const swn_exported_weight &w, const std::s
     return t;
 }
 
+/* A name that a weight and a constant have is the weight's. */
+void ExportBuilder::know(const swn_exported_weights &weights, const char *folder)
+{
+    for (size_t i = 0; i < weights.count; i++)
+        known_.emplace(weights.all[i].name, Known{&weights.all[i], folder});
+}
+
 at::Tensor ExportBuilder::weight(const char *name)
 {
-    for (size_t i = 0; i < e_.weights.count; i++)
-        if (!strcmp(e_.weights.all[i].name, name))
-            return make_weight(e_.weights.all[i], std::string("data/weights/") + e_.weights.all[i].path);
-    for (size_t i = 0; i < e_.constants.count; i++)
-        if (!strcmp(e_.constants.all[i].name, name))
-            return make_weight(e_.constants.all[i], std::string("data/constants/") + e_.constants.all[i].path);
-    throw std::runtime_error("the weight \"" + std::string(name) + "\" is missing");
+    auto found = known_.find(name);
+    if (found == known_.end())
+        throw std::runtime_error("the weight \"" + std::string(name) + "\" is missing");
+    return make_weight(*found->second.weight, std::string(found->second.folder) + found->second.weight->path);
 }
 
 void describe(const swn_exported_meta &meta, const std::string &name, swn_wire_tensor &t)
@@ -397,6 +420,9 @@ void ExportBuilder::emit_call(const swn_exported_node &n, const c10::OperatorHan
             throw std::runtime_error("the operator has no argument \"" + std::string(n.inputs[i].name) + "\"");
     results(n, step, call.results);
     step.name = op.schema().name();
+    step.is_told = true; // PyTorch's own operators
+    step.writes = !call.written.empty();
+    program_->has_state = program_->has_state || updates_statistics(call);
     step.op = std::move(call);
     append(std::move(step), in);
 }
@@ -432,6 +458,7 @@ void ExportBuilder::emit(const swn_exported_node &n)
         slots.push_back(item(n.inputs[i], c10::NumberType::get(), in));
     results(n, step, how);
     step.name = n.target;
+    step.is_told = true;
     step.op = [slots, function](Stack &stack) {
         Stack arguments;
         size_t next = 0;
@@ -493,6 +520,7 @@ std::unique_ptr<Program> ExportBuilder::build()
     }
     add_outputs();
     finish();
+    program_->storages = weights_;
     return std::move(program_);
 }
 
@@ -561,8 +589,8 @@ namespace swn
 
 std::unique_ptr<Program> program_from_export(const std::string &)
 {
-    throw std::runtime_error("this is a file of torch.export, which PyTorch " + std::to_string(SWAPNET_TORCH_MAJOR) +
-                             "." + std::to_string(SWAPNET_TORCH_MINOR) + " does not have (2.9 and later do)");
+    throw std::runtime_error("this is a file of torch.export, which PyTorch " + std::to_string(TORCH_VERSION_MAJOR) +
+                             "." + std::to_string(TORCH_VERSION_MINOR) + " does not have (2.9 and later do)");
 }
 
 } // namespace swn

@@ -6,6 +6,7 @@
 #define SWN_SHIM_SERVE_PROGRAM_BUILDER_H
 
 #include <memory>
+#include <string>
 #include <unordered_set>
 #include <vector>
 
@@ -13,6 +14,10 @@
 
 namespace swn
 {
+
+/* Whether an operator updates statistics that it is given (argument 3) when it is told to train (argument 5), and does
+ * not say so in its schema. */
+bool keeps_statistics(const std::string &name);
 
 class ProgramBuilder
 {

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <unordered_set>
 #include <vector>
 
 #include <ATen/core/function_schema.h>
@@ -42,7 +43,21 @@ struct Step {
     std::vector<uint32_t> out;
     std::vector<uint32_t> drops; /* values that the step makes for nothing */
     std::string name;            /* for errors */
+    /* Of an operator or an opaque step: it is known all that it writes to and hands on, and it may write to one of the
+     * request's values. */
+    bool is_told = false, writes = false;
 };
+
+/* Who runs it has to expect anything. */
+inline bool is_untold(const Step &step)
+{
+    return (step.kind == Step::kOpaque || step.kind == Step::kOperator) && !step.is_told;
+}
+
+inline bool may_write(const Step &step)
+{
+    return step.writes || is_untold(step);
+}
 
 /* What a dimension of an input must be: factor * symbol + size, where a symbol is the same in all inputs. */
 struct Dimension {
@@ -74,14 +89,19 @@ struct TapeFree {
     }
 };
 
+/* Of storages (c10::StorageImpl). */
+using Storages = std::unordered_set<const void *>;
+
 struct Program {
     std::unique_ptr<swn_tape, TapeFree> tape;
     std::vector<Step> steps;
     std::vector<c10::IValue> constants; /* weights among them: the model's own tensors */
+    std::shared_ptr<Storages> storages; /* of the constants, where steps look at what they write to; or NULL */
     std::vector<Input> inputs;
     std::vector<uint32_t> unread; /* inputs that nothing reads */
     std::vector<Symbol> symbols;
     std::vector<swn_wire_tensor> outputs; /* described and named, if the file does: the result is a tuple of them */
+    bool has_state = false; /* a request may change what outlives it: requests are neither joined nor tried */
     Ref result = 0;
     c10::TypePtr result_type;
     uint64_t weight_bytes = 0;

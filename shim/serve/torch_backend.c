@@ -12,10 +12,16 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "skeleton/abi/backend_file.h"
+#include "skeleton/abi/torch_version.h"
+
 extern char **environ;
 
-/* Prints the directory of the package torch: locating it takes no time, importing it takes seconds. */
-static const char question[] = "import importlib.util as u, os\n"
+/* Prints the directory of the package torch: locating it takes no time, importing it takes seconds. Nothing is imported
+ * from the working directory, which may be anybody's, and a torch.py there is not meant. */
+static const char question[] = "import sys\n"
+                               "sys.path[:] = [p for p in sys.path if p]\n"
+                               "import importlib.util as u, os\n"
                                "d = os.path.dirname(os.path.realpath(u.find_spec('torch').origin))\n"
                                "print(d)\n";
 
@@ -55,63 +61,65 @@ static int ask_python(const char *python, char *line, size_t size)
 static int version_of(const char *directory, char *version, size_t size)
 {
     static const char *const places[] = {"version.py", "../version.py"};
-    char path[PATH_MAX], line[256];
-    unsigned major, minor;
-
-    for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
-        FILE *f;
-        int found = 0;
-        if ((size_t)snprintf(path, sizeof path, "%s/%s", directory, places[i]) >= sizeof path)
-            continue;
-        if ((f = fopen(path, "re")) == NULL)
-            continue;
-        while (!found && fgets(line, sizeof line, f))
-            found = sscanf(line, "__version__ = '%u.%u", &major, &minor) == 2 ||
-                    sscanf(line, "__version__ = \"%u.%u", &major, &minor) == 2;
-        fclose(f);
-        if (found)
-            return snprintf(version, size, "%u.%u", major, minor), 0;
-    }
-    return -1;
-}
-
-/* A wheel's libraries find each other from where they lie. Debian's are where every library is. */
-static int open_libraries(const char *directory, const char *version, char *why, size_t size)
-{
-    static const char *const places[] = {"lib/libtorch_cpu.so", "libtorch_cpu.so"};
     char path[PATH_MAX];
 
     for (size_t i = 0; i < sizeof places / sizeof *places; i++)
-        if ((size_t)snprintf(path, sizeof path, "%s/%s", directory, places[i]) < sizeof path && access(path, R_OK) == 0)
-            return dlopen(path, RTLD_NOW | RTLD_GLOBAL) ? 0 : (snprintf(why, size, "cannot load %s", dlerror()), -1);
-    snprintf(path, sizeof path, "libtorch_cpu.so.%s", version);
-    if (dlopen(path, RTLD_NOW | RTLD_GLOBAL))
-        return 0;
-    snprintf(why, size, "no libtorch_cpu.so for the PyTorch in %s: %s", directory, dlerror());
+        if ((size_t)snprintf(path, sizeof path, "%s/%s", directory, places[i]) < sizeof path &&
+            swn_torch_version_read(path, version, size) == 0)
+            return 0;
     return -1;
 }
 
-static const struct swn_serve_backend *open_backend(const char *version, char *why, size_t size)
+/* A wheel's libraries find each other from where they lie. Debian's are where every library is. A handle, or NULL. */
+static void *open_libraries(const char *directory, const char *version, char *why, size_t size)
 {
-    char self[PATH_MAX], path[2 * PATH_MAX];
-    ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
+    static const char *const places[] = {"lib/libtorch_cpu.so", "libtorch_cpu.so"};
+    char path[PATH_MAX];
+    void *library;
+
+    for (size_t i = 0; i < sizeof places / sizeof *places; i++)
+        if ((size_t)snprintf(path, sizeof path, "%s/%s", directory, places[i]) < sizeof path &&
+            access(path, R_OK) == 0) {
+            library = dlopen(path, RTLD_NOW | RTLD_GLOBAL);
+            if (library == NULL)
+                snprintf(why, size, "cannot load %s", dlerror());
+            return library;
+        }
+    snprintf(path, sizeof path, "libtorch_cpu.so.%s", version);
+    library = dlopen(path, RTLD_NOW | RTLD_GLOBAL);
+    if (library == NULL)
+        snprintf(why, size, "no libtorch_cpu.so for the PyTorch in %s: %s", directory, dlerror());
+    return library;
+}
+
+int swn_engine_root(char *to, size_t size)
+{
+    ssize_t n = readlink("/proc/self/exe", to, size - 1);
+
+    to[n > 0 ? n : 0] = 0;
+    for (int i = 0; i < 2; i++) /* bin/swapnet-engine -> . */
+        if (strrchr(to, '/'))
+            *strrchr(to, '/') = 0;
+    return n > 0 && (size_t)n < size - 1 ? 0 : -1;
+}
+
+static const struct swn_serve_backend *open_backend(const char *version, void *torch, char *why, size_t size)
+{
+    char self[PATH_MAX], shipped[PATH_MAX + 16], name[64], path[2 * PATH_MAX];
     const struct swn_serve_backend *backend;
     void *library;
 
-    self[n > 0 ? n : 0] = 0;
-    for (int i = 0; i < 2; i++) /* bin/swapnet-engine -> . */
-        if (strrchr(self, '/'))
-            *strrchr(self, '/') = 0;
-    snprintf(path, sizeof path, "%s/lib/swapnet/serve-%s.so", self, version);
-    if (access(path, R_OK) != 0) {
-        snprintf(why, size, "not built for PyTorch %s (no %s); build swapnet with that PyTorch in SWAPNET_PYTHONS",
-                 version, path);
+    if (swn_engine_root(self, sizeof self) < 0)
+        self[0] = 0;
+    snprintf(shipped, sizeof shipped, "%s/lib/swapnet", self);
+    swn_backend_name("serve", version, swn_backend_has_old_strings(torch), name, sizeof name);
+    if (swn_backend_find(shipped, environ, name, path, sizeof path, why, size) < 0)
         return NULL;
-    }
     library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     backend = library ? dlsym(library, "swn_serve_backend") : NULL;
     if (backend == NULL || backend->abi != SWN_SERVE_ABI) {
-        snprintf(why, size, "cannot use %s: %s", path, library ? "it belongs to another swapnet" : dlerror());
+        snprintf(why, size, "cannot use %s: %s", path,
+                 library ? "it belongs to another swapnet; install swapnet again" : dlerror());
         return NULL;
     }
     return backend;
@@ -139,5 +147,6 @@ const struct swn_serve_backend *swn_torch_backend_open(const char *directory, ch
         snprintf(why, size, "cannot tell which PyTorch is in %s: it has no version.py", directory);
         return NULL;
     }
-    return open_libraries(directory, version, why, size) < 0 ? NULL : open_backend(version, why, size);
+    void *torch = open_libraries(directory, version, why, size);
+    return torch ? open_backend(version, torch, why, size) : NULL;
 }

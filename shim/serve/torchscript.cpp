@@ -8,6 +8,7 @@
 #include "shim/serve/program_builder.h"
 #include "shim/serve/wire_tensors.h"
 
+#include <algorithm>
 #include <cstring>
 #include <functional>
 #include <stdexcept>
@@ -95,6 +96,30 @@ bool may_write(const Node *n)
     return false;
 }
 
+/* Whether a step of the node may run what the graph does not show: a method of an object, or Python's. */
+bool calls_out(const Node *n)
+{
+    if (n->kind() == prim::CallMethod || n->kind() == prim::CallFunction || n->kind() == prim::PythonOp)
+        return true;
+    for (const Block *block : n->blocks())
+        for (const Node *inner : block->nodes())
+            if (calls_out(inner))
+                return true;
+    return false;
+}
+
+/* Whether a node and the blocks in it do nothing but compute or fail. */
+bool only_computes(const Node *n)
+{
+    if (n->hasSideEffects() && n->kind() != prim::RaiseException)
+        return false;
+    for (const Block *block : n->blocks())
+        for (const Node *inner : block->nodes())
+            if (!only_computes(inner))
+                return false;
+    return true;
+}
+
 /* Whether no reader can change the list that the node makes, so that all requests may share one. */
 bool list_is_only_read(const Node *n)
 {
@@ -139,6 +164,7 @@ class Builder : ProgramBuilder
     void emit(Node *n);
     void emit_opaque(Node *n);
     bool may_be_kept(const Value *v);
+    bool updates_statistics(const Node *n);
     void refuse_writes(Node *n);
     void append_node(Step step, const std::vector<Ref> &in, const Node *n);
     void emit_whole();
@@ -311,11 +337,27 @@ bool Builder::may_be_kept(const Value *v)
     return any_input(n, [&](size_t i) { return i < arguments.size() && arguments[i].alias_info(); });
 }
 
+/* A norm that is told to train. */
+bool Builder::updates_statistics(const Node *n)
+{
+    if (keeps_statistics(n->kind().toQualString()) && n->inputs().size() > 5) {
+        const c10::IValue *mean = known(n->inputs()[3]), *trains = known(n->inputs()[5]);
+        return !(mean && mean->isNone()) && !(trains && trains->isBool() && !trains->toBool());
+    }
+    for (const Block *block : n->blocks())
+        for (const Node *inner : block->nodes())
+            if (updates_statistics(inner))
+                return true;
+    return false;
+}
+
 /* Throws HasState for a node that writes to what outlives the request. */
 void Builder::refuse_writes(Node *n)
 {
     const torch::jit::Operator *op = n->maybeOperator();
     bool tells = op && n->blocks().empty() && tells_aliases(*op) && !op->schema().is_vararg();
+    if (updates_statistics(n))
+        throw HasState();
     if (!may_write(n))
         return;
     for (size_t i = 0; tells && i < n->inputs().size() && i < op->schema().arguments().size(); i++) {
@@ -363,6 +405,8 @@ void Builder::emit(Node *n)
         step.kind = Step::kUnpack;
     } else if (is_plain_operator(n)) {
         step.op = n->getOperation();
+        step.is_told = tells_aliases(n->getOperator());
+        step.writes = n->getOperator().schema().is_mutable();
     } else {
         return emit_opaque(n);
     }
@@ -373,6 +417,7 @@ void Builder::emit_opaque(Node *n)
 {
     std::unordered_set<const Value *> inside;
     std::vector<Value *> outside;
+    program_->has_state = program_->has_state || calls_out(n);
     read_from_outside(n, inside, outside);
 
     auto part = std::make_shared<Graph>();
@@ -392,6 +437,10 @@ void Builder::emit_opaque(Node *n)
     step.kind = Step::kOpaque;
     step.name = n->kind().toQualString();
     step.code = std::make_shared<torch::jit::Code>(part, step.name);
+    // Of numbers alone, such as a check of sizes.
+    step.is_told =
+        !may_write(n) && !calls_out(n) && only_computes(n) &&
+        std::all_of(outside.begin(), outside.end(), [](const Value *v) { return is_scalar_type(v->type()); });
     append_node(std::move(step), in, n);
 }
 
@@ -400,6 +449,7 @@ void Builder::emit_whole()
 {
     std::vector<Ref> in;
     Step step;
+    program_->has_state = true;
     for (const Value *v : graph_->inputs())
         in.push_back(ref(v));
     step.kind = Step::kOpaque;

@@ -6,6 +6,8 @@
 
 #include <ATen/ATen.h>
 
+#include "shim/torch/compat.h"
+
 namespace swn
 {
 namespace
@@ -21,7 +23,7 @@ const Pair pairs[] = {
     {SWN_ELEMENT_INT16, at::kShort},   {SWN_ELEMENT_INT32, at::kInt},     {SWN_ELEMENT_INT64, at::kLong},
     {SWN_ELEMENT_FP16, at::kHalf},     {SWN_ELEMENT_FP32, at::kFloat},    {SWN_ELEMENT_FP64, at::kDouble},
     {SWN_ELEMENT_BF16, at::kBFloat16},
-#if SWAPNET_TORCH_MAJOR > 2 || (SWAPNET_TORCH_MAJOR == 2 && SWAPNET_TORCH_MINOR >= 3)
+#if SWN_HAS_UNSIGNED
     {SWN_ELEMENT_UINT16, at::kUInt16}, {SWN_ELEMENT_UINT32, at::kUInt32}, {SWN_ELEMENT_UINT64, at::kUInt64},
 #endif
 };

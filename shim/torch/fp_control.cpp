@@ -9,7 +9,7 @@
 #include <atomic>
 #include <cfenv>
 
-#include "shim/torch/trials.h"
+#include "shim/torch/math_settings.h"
 
 namespace
 {

@@ -14,11 +14,11 @@ namespace
 // Rows of the weight are output channels, so a slice of them gives a slice of the channels of the result. In groups, a
 // row is a whole group, which takes its own channels of the input.
 struct Convolution : swn_sliced {
-    const swn_maybe_tensor &bias;
+    const swn_optional<at::Tensor> &bias;
     const at::IntArrayRef stride, padding, dilation, output_padding;
     const int64_t groups;
 
-    Convolution(const at::Tensor &input_, const at::Tensor &weight_, const swn_maybe_tensor &bias_,
+    Convolution(const at::Tensor &input_, const at::Tensor &weight_, const swn_optional<at::Tensor> &bias_,
                 at::IntArrayRef stride_, at::IntArrayRef padding_, at::IntArrayRef dilation_,
                 at::IntArrayRef output_padding_, int64_t groups_)
         : swn_sliced(input_, weight_, groups_ == 1 ? weight_.size(0) : groups_,
@@ -46,10 +46,7 @@ struct Convolution : swn_sliced {
     // NNPACK, which has only floats; both can be switched off. PyTorch's own kernels read the weight in place.
     static bool copies(at::ScalarType type)
     {
-        bool nnpack = type == at::kFloat;
-#if TORCH_VERSION_MAJOR >= 2
-        nnpack = nnpack && at::globalContext().userEnabledNNPACK();
-#endif
+        bool nnpack = type == at::kFloat && swn_allows_nnpack(at::globalContext());
         return nnpack || (type != at::kDouble && at::globalContext().userEnabledMkldnn());
     }
 
@@ -59,8 +56,8 @@ struct Convolution : swn_sliced {
         shape[0] = count * width;
         at::Tensor slice = at::from_blob(const_cast<void *>(rows_at), shape, at::dtype(type));
         at::Tensor channels = groups == 1 ? from : from.narrow(1, row * shape[1], count * shape[1]);
-        swn_maybe_tensor add =
-            bias && bias->defined() ? swn_maybe_tensor(bias->narrow(0, row * width, shape[0])) : bias;
+        swn_optional<at::Tensor> add =
+            bias && bias->defined() ? swn_optional<at::Tensor>(bias->narrow(0, row * width, shape[0])) : bias;
         return at::native::convolution(channels, slice, add, stride, padding, dilation, false, output_padding,
                                        groups == 1 ? 1 : count);
     }
@@ -83,7 +80,7 @@ bool positive(at::IntArrayRef numbers)
 
 constexpr int64_t most_reach = 1 << 30; // so that sizes can be computed without an overflow check in each sum
 
-bool wants_gradient(const at::Tensor &input, const at::Tensor &weight, const swn_maybe_tensor &bias)
+bool wants_gradient(const at::Tensor &input, const at::Tensor &weight, const swn_optional<at::Tensor> &bias)
 {
     return at::GradMode::is_enabled() &&
            (input.requires_grad() || weight.requires_grad() || (bias && bias->defined() && bias->requires_grad()));
@@ -120,7 +117,7 @@ bool windows_fit(const at::Tensor &input, const at::Tensor &weight, at::IntArray
     return true;
 }
 
-bool bias_fits(const at::Tensor &weight, const swn_maybe_tensor &bias)
+bool bias_fits(const at::Tensor &weight, const swn_optional<at::Tensor> &bias)
 {
     return !bias || !bias->defined() ||
            (swn_simple(*bias, weight.scalar_type()) && bias->dim() == 1 && bias->size(0) == weight.size(0));
@@ -128,14 +125,14 @@ bool bias_fits(const at::Tensor &weight, const swn_maybe_tensor &bias)
 
 // Whether PyTorch would take these tensors without adapting or refusing anything. With gradients PyTorch may use
 // another kernel than the trial does.
-bool fits(const at::Tensor &input, const at::Tensor &weight, const swn_maybe_tensor &bias, at::IntArrayRef stride,
-          at::IntArrayRef padding, at::IntArrayRef dilation, int64_t groups)
+bool fits(const at::Tensor &input, const at::Tensor &weight, const swn_optional<at::Tensor> &bias,
+          at::IntArrayRef stride, at::IntArrayRef padding, at::IntArrayRef dilation, int64_t groups)
 {
     return !wants_gradient(input, weight, bias) && tensors_fit(input, weight) && channels_fit(input, weight, groups) &&
            windows_fit(input, weight, stride, padding, dilation) && bias_fits(weight, bias);
 }
 
-at::Tensor convolution_kernel(const at::Tensor &input, const at::Tensor &weight, const swn_maybe_tensor &bias,
+at::Tensor convolution_kernel(const at::Tensor &input, const at::Tensor &weight, const swn_optional<at::Tensor> &bias,
                               at::IntArrayRef stride, at::IntArrayRef padding, at::IntArrayRef dilation,
                               bool transposed, at::IntArrayRef output_padding, int64_t groups)
 {

@@ -52,7 +52,7 @@ using Bags = std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor>;
 
 template <typename Native>
 Bags bags(Native native, const at::Tensor &weight, const at::Tensor &indices, const at::Tensor &offsets, bool scale,
-          int64_t mode, bool sparse, const swn_maybe_tensor &per_sample, bool last_offset, int64_t padding)
+          int64_t mode, bool sparse, const swn_optional<at::Tensor> &per_sample, bool last_offset, int64_t padding)
 {
     Small small = small_weight(weight, indices, mode, padding);
     if (!small.weight.defined())
@@ -61,7 +61,7 @@ Bags bags(Native native, const at::Tensor &weight, const at::Tensor &indices, co
 }
 
 Bags forward_only_kernel(const at::Tensor &weight, const at::Tensor &indices, const at::Tensor &offsets, bool scale,
-                         int64_t mode, bool sparse, const swn_maybe_tensor &per_sample, bool last_offset,
+                         int64_t mode, bool sparse, const swn_optional<at::Tensor> &per_sample, bool last_offset,
                          int64_t padding)
 {
     return bags(at::native::_embedding_bag_forward_only_cpu, weight, indices, offsets, scale, mode, sparse, per_sample,
@@ -69,7 +69,8 @@ Bags forward_only_kernel(const at::Tensor &weight, const at::Tensor &indices, co
 }
 
 Bags forward_kernel(const at::Tensor &weight, const at::Tensor &indices, const at::Tensor &offsets, bool scale,
-                    int64_t mode, bool sparse, const swn_maybe_tensor &per_sample, bool last_offset, int64_t padding)
+                    int64_t mode, bool sparse, const swn_optional<at::Tensor> &per_sample, bool last_offset,
+                    int64_t padding)
 {
     return bags(at::native::_embedding_bag_cpu, weight, indices, offsets, scale, mode, sparse, per_sample, last_offset,
                 padding);

@@ -52,10 +52,10 @@ at::Tensor index_select_kernel(const at::Tensor &self, int64_t dim, const at::Te
 }
 
 // weight[numbers]: negative numbers count from the end.
-at::Tensor index_kernel(const at::Tensor &self, const c10::List<swn_maybe_tensor> &indices)
+at::Tensor index_kernel(const at::Tensor &self, const c10::List<swn_optional<at::Tensor>> &indices)
 {
     at::Tensor out;
-    swn_maybe_tensor first = indices.size() == 1 ? indices.get(0) : swn_maybe_tensor();
+    swn_optional<at::Tensor> first = indices.size() == 1 ? indices.get(0) : swn_optional<at::Tensor>();
     if (first && first->defined() && first->dim() && swn_rows_away(self) && first->scalar_type() == at::kLong &&
         swn_plainly_laid_out(*first)) {
         swn_numbers numbers(*first);

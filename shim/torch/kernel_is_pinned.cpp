@@ -5,8 +5,8 @@
 #include <ATen/ops/is_pinned_ops.h>
 #include <c10/core/TensorOptions.h>
 #include <torch/library.h>
-#include <torch/version.h>
 
+#include "shim/torch/compat.h"
 #include "shim/torch/dispatch_check.h"
 
 // PyTorch asks the driver, which knows all memory that is registered with it, swapnet's as well; and pin_memory()
@@ -15,10 +15,10 @@
 namespace
 {
 
-#if TORCH_VERSION_MAJOR > 2 || (TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR >= 6)
+#if !SWN_PINNED_BY_DEVICE
 constexpr auto key = c10::DispatchKey::CPU;
 
-bool pytorchs(const at::Tensor &self, c10::optional<at::Device> device)
+bool pytorchs(const at::Tensor &self, swn_optional<at::Device> device)
 {
     return at::native::is_pinned(self, device);
 }
@@ -26,7 +26,7 @@ bool pytorchs(const at::Tensor &self, c10::optional<at::Device> device)
 // At this key PyTorch chooses the device's kernel, so a kernel here comes before all of them.
 constexpr auto key = c10::DispatchKey::BackendSelect;
 
-bool pytorchs(const at::Tensor &self, c10::optional<at::Device> device)
+bool pytorchs(const at::Tensor &self, swn_optional<at::Device> device)
 {
     // As in PyTorch's own kernel, which is not called any more. A device's tensor may lie in swapnet's memory that is
     // pinned.
@@ -37,7 +37,7 @@ bool pytorchs(const at::Tensor &self, c10::optional<at::Device> device)
 }
 #endif
 
-bool is_pinned(const at::Tensor &self, c10::optional<at::Device> device)
+bool is_pinned(const at::Tensor &self, swn_optional<at::Device> device)
 {
     return !(swn_unified_active() && swn_unified_registered(self)) && pytorchs(self, device);
 }

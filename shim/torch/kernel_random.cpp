@@ -11,6 +11,7 @@
 #include <atomic>
 #include <cstring>
 
+#include "shim/torch/compat.h"
 #include "shim/torch/tensor_checks.h"
 #include "shim/torch/slices.h"
 
@@ -19,7 +20,7 @@ namespace
 
 const swn_runtime_services *host;
 
-using Generator = c10::optional<at::Generator>;
+using Generator = swn_optional<at::Generator>;
 using Fill = at::Tensor &(*)(at::Tensor &, double, double, Generator);
 
 // normal_ makes its numbers in groups of this size, and makes the last group of an uneven tensor again.

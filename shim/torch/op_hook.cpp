@@ -29,6 +29,7 @@
 #include "shim/torch/flops.h"
 #include "shim/torch/dispatch_check.h"
 #include "shim/torch/kernel_index.h"
+#include "shim/torch/math_settings.h"
 #include "shim/torch/op_rules.h"
 #include "shim/torch/tensor_checks.h"
 #include "shim/torch/slices.h"
@@ -37,6 +38,7 @@
 #include "shim/torch/result_watch.h"
 #include "shim/torch/fp_control.h"
 #include "skeleton/abi/abi.h"
+#include "shim/torch/compat.h"
 #include "shim/torch/per_thread.h"
 #include "shim/torch/catch_all.h"
 
@@ -52,6 +54,7 @@ struct Operator {
     bool whole_copy = false;          // aten::copy_
     bool foreign = false;             // not PyTorch's own: its schema need not be true
     bool schema_unreliable = false;   // nor need this schema be, as the operator writes running statistics
+    bool tells = false;               // its rule tells weights from inputs
     bool lets_go = false;             // keeps nothing that it is lent on a device
     bool to_copy = false;             // aten::_to_copy
     bool fills = false;               // zero_, fill_, normal_, uniform_: overwrites its argument and reads nothing
@@ -138,6 +141,7 @@ Operator *describe(const at::RecordFunction &fn)
     op->use.fill(SWN_USE_WEIGHT);
     const swn_rule *rule = swn_rule_find((op->name + "." + name->overload_name).c_str());
     rule = rule ? rule : swn_rule_find(op->name.c_str());
+    op->tells = rule && std::strpbrk(rule->uses, "wr");
     op->foreign = op->name.compare(0, 6, "aten::") != 0;
     op->schema_unreliable =
         op->name.find("batch_norm") != std::string::npos || op->name.find("instance_norm") != std::string::npos;
@@ -167,6 +171,7 @@ struct Known {
 struct Thread {
     unsigned depth = 0;   // operators entered
     bool open = false;    // the outermost one has been announced
+    bool tells = false;   // its rule tells weights from inputs
     bool shown = false;   // the code of a tensor subclass among the inputs sees the operator
     bool keeps = false;   // it may keep what it reads on a device
     bool lent = false;    // it has been lent weights on a device
@@ -220,6 +225,8 @@ bool plain(const at::Tensor &tensor)
     return tensor.defined() && tensor.is_cpu() && tensor.unsafeGetTensorImpl()->has_storage() &&
            !tensor.key_set().has(c10::DispatchKey::Python) && !tensor.key_set().has(c10::DispatchKey::Functionalize);
 }
+
+constexpr size_t untracked_least = 65536; // smaller tensors are not the engine's either
 
 // Whether the storage may lie in a file that PyTorch mapped.
 bool mapped(uintptr_t data, size_t bytes)
@@ -280,6 +287,12 @@ void add(Thread &t, const at::Tensor &tensor, swn_use use)
         arg.data = data;
         arg.bytes = storage->nbytes();
         arg.from = first;
+    } else if (t.tells && (use == SWN_USE_WEIGHT || use == SWN_USE_ROWS) && storage->nbytes() >= untracked_least &&
+               !mapped(data, storage->nbytes())) {
+        arg.mapped = 1; // by no file that the engine knows, which counts it
+        arg.data = data;
+        arg.bytes = bytes = storage->nbytes();
+        arg.from = 0;
     } else if (mapped(data, storage->nbytes()) && bytes) {
         // many tensors share the storage: only this one's bytes count
         arg.mapped = 1;
@@ -438,6 +451,7 @@ void reset_op(Thread &t, const Operator &op)
     t.op.n = 0;
     t.op.copies = t.op.asks = t.op.skip = 0;
     t.op.name = op.name.c_str();
+    t.tells = op.tells;
     t.shown = false;
 }
 
@@ -621,22 +635,6 @@ const char *attach(const swn_runtime_services *h)
     return nullptr;
 }
 
-#if TORCH_VERSION_MAJOR < 2
-using Guard = c10::Warning::WarningHandlerGuard;
-struct Silent : c10::WarningHandler {
-    void process(const c10::SourceLocation &, const std::string &, bool) override
-    {
-    }
-};
-#else
-using Guard = c10::WarningUtils::WarningHandlerGuard;
-struct Silent : c10::WarningHandler {
-    void process(const c10::Warning &) override
-    {
-    }
-};
-#endif
-
 void register_kernels()
 {
     // Never destroyed: other threads may still compute when the process ends.
@@ -644,8 +642,8 @@ void register_kernels()
         new torch::Library(torch::Library::IMPL, "aten", c10::DispatchKey::CPU, swn_kernels_source, __LINE__);
     kernels->impl("copy_", copy_kernel);
     // PyTorch warns of kernels that replace its own; these call its own.
-    Silent silent;
-    Guard guard(&silent);
+    swn_silent silent;
+    swn_warning_guard guard(&silent);
     swn_slices_begin(host);
     swn_products_register(*kernels);
     swn_batches_register(*kernels);
@@ -691,8 +689,8 @@ int watching(int on)
 const char *enable_device()
 {
     try {
-        Silent silent; // as above
-        Guard guard(&silent);
+        swn_silent silent; // as above
+        swn_warning_guard guard(&silent);
         swn_devswap_begin_backend(host);
         swn_unified_register(host);
     }
@@ -703,11 +701,12 @@ const char *enable_device()
     return nullptr;
 }
 
+/* "not enough memory" are the words by which programs tell PyTorch's own error, as the serve backends do. */
 void raise_oom(size_t bytes)
 {
-    TORCH_CHECK(
-        false, "swapnet: cannot allocate ", bytes,
-        " bytes: the tensors in use do not leave room in SWAPNET_BUDGET, and SWAPNET_STRICT=1 forbids to exceed it");
+    TORCH_CHECK(false, "swapnet: not enough memory for ", bytes,
+                " bytes: the tensors in use do not leave room in SWAPNET_BUDGET, and SWAPNET_STRICT=1 forbids to "
+                "exceed it");
 }
 
 } // namespace

@@ -9,6 +9,7 @@
 
 #include <chrono>
 
+#include "shim/torch/compat.h"
 #include "shim/torch/device_swap.h"
 #include "shim/torch/unified.h"
 
@@ -56,7 +57,7 @@ class Aside
     static constexpr int streams = 64; // more than the pool has
     c10::impl::VirtualGuardImpl impl;
     bool aside;
-    c10::optional<c10::Stream> graph;
+    swn_optional<c10::Stream> graph;
 };
 
 std::vector<c10::Stream> homes_of(const Owner *o)

@@ -1,6 +1,7 @@
 // Reports the results of operators to a callback. This file is independent of the engine, so that the same code watches
 // runs without it.
 #include "shim/torch/result_watch.h"
+#include "shim/torch/compat.h"
 
 #include <ATen/ATen.h>
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -110,7 +111,7 @@ void keep_written(Watched &w, const c10::FunctionSchema &schema, c10::ArrayRef<c
 std::unique_ptr<Watched> watched(const at::RecordFunction &fn)
 {
     auto name = fn.operator_name();
-    auto handle = name ? c10::Dispatcher::singleton().findSchema(*name) : c10::nullopt;
+    auto handle = name ? c10::Dispatcher::singleton().findSchema(*name) : swn_optional<c10::OperatorHandle>();
     if (!handle)
         return nullptr;
     const swn_rule *rule = swn_rule_find(name->name.c_str());

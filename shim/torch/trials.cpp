@@ -1,11 +1,7 @@
 // shim/torch/trials.cpp - see trials.h.
 #include "shim/torch/trials.h"
 
-#include <ATen/Context.h>
-#include <ATen/Parallel.h>
 #include <ATen/ops/from_blob.h>
-#include <dlfcn.h>
-#include <torch/version.h>
 
 #include <algorithm>
 #include <map>
@@ -14,6 +10,7 @@
 
 #include "shim/torch/trial_memory.h"
 #include "shim/torch/fp_control.h"
+#include "shim/torch/math_settings.h"
 
 namespace
 {
@@ -163,42 +160,10 @@ void add_shape(swn_key &key, const swn_sliced &what)
 
 } // namespace
 
-// Not all libraries follow PyTorch's number, and a program can give them another one.
-uint64_t swn_library_threads()
-{
-    using count_fn = int (*)();
-    static const std::vector<count_fn> counts = [] {
-        std::vector<count_fn> found;
-        for (const char *name :
-             {"openblas_get_num_threads", "mkl_get_max_threads", "MKL_Get_Max_Threads", "bli_thread_get_num_threads"})
-            if (void *function = dlsym(RTLD_DEFAULT, name))
-                found.push_back(reinterpret_cast<count_fn>(function));
-        return found;
-    }();
-    uint64_t all = 0;
-    for (count_fn count : counts)
-        all = all * 65599 + static_cast<uint64_t>(count());
-    return all;
-}
-
 void swn_add_settings(swn_key &key)
 {
-    const at::Context &context = at::globalContext();
-#if TORCH_VERSION_MAJOR > 2 || (TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR >= 10)
-    for (at::Float32Op op : {at::Float32Op::MATMUL, at::Float32Op::CONV})
-        key.add(static_cast<int64_t>(context.float32Precision(at::Float32Backend::MKLDNN, op)));
-#else
-    key.add(static_cast<int64_t>(context.float32MatmulPrecision()));
-#endif
-    key.add(context.userEnabledMkldnn());
-    key.add(context.deterministicAlgorithms());
-#if TORCH_VERSION_MAJOR >= 2
-    key.add(context.userEnabledNNPACK());
-#endif
-    key.add(at::get_num_threads());
-    key.add(static_cast<int64_t>(swn_library_threads()));
-    key.add(at::in_parallel_region());
-    key.add(swn_fp_control_word());
+    for (int64_t setting : swn_math_settings())
+        key.add(setting);
 }
 
 uint64_t swn_shape_of(const swn_sliced &what)

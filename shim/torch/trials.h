@@ -39,9 +39,6 @@ template <typename Act> bool swn_each_part(const swn_sliced &what, const swn_par
     return at == what.weight.storage().nbytes();
 }
 
-// The math libraries' thread counts, combined into one number.
-uint64_t swn_library_threads();
-
 // Adds the user's settings of PyTorch and its libraries to the key.
 void swn_add_settings(swn_key &key);
 

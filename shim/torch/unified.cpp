@@ -8,9 +8,9 @@
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <torch/library.h>
-#include <torch/version.h>
-#if TORCH_VERSION_MAJOR > 2 || (TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR >= 9)
-#define SWN_DEVICE_ALLOCATOR
+
+#include "shim/torch/compat.h"
+#if SWN_HAS_DEVICE_ALLOCATOR
 #include <c10/core/CachingDeviceAllocator.h>
 #endif
 
@@ -108,8 +108,8 @@ swn_way way_of(const at::Tensor &self, c10::Device device, bool parameter)
 }
 
 // Whether a copy with these options has the same elements at the same strides.
-bool keeps(const at::Tensor &self, c10::optional<at::ScalarType> dtype, c10::optional<at::Layout> layout,
-           c10::optional<bool> pin, c10::optional<at::MemoryFormat> format)
+bool keeps(const at::Tensor &self, swn_optional<at::ScalarType> dtype, swn_optional<at::Layout> layout,
+           swn_optional<bool> pin, swn_optional<at::MemoryFormat> format)
 {
     if ((dtype && *dtype != self.scalar_type()) || (layout && *layout != at::kStrided) || (pin && *pin))
         return false;
@@ -327,9 +327,9 @@ void catch_up(c10::Device device)
     guard.synchronizeStream(guard.getStream(device));
 }
 
-at::Tensor to_copy(const at::Tensor &self, c10::optional<at::ScalarType> dtype, c10::optional<at::Layout> layout,
-                   c10::optional<at::Device> device, c10::optional<bool> pin, bool non_blocking,
-                   c10::optional<at::MemoryFormat> format)
+at::Tensor to_copy(const at::Tensor &self, swn_optional<at::ScalarType> dtype, swn_optional<at::Layout> layout,
+                   swn_optional<at::Device> device, swn_optional<bool> pin, bool non_blocking,
+                   swn_optional<at::MemoryFormat> format)
 {
     if (device && keeps(self, dtype, layout, pin, format)) {
         at::Tensor t = to_device(self, *device);
@@ -369,7 +369,7 @@ at::Tensor &copy(at::Tensor &self, const at::Tensor &source, bool non_blocking)
     return at::native::copy_(self, view, non_blocking);
 }
 
-#ifdef SWN_DEVICE_ALLOCATOR
+#if SWN_HAS_DEVICE_ALLOCATOR
 // The allocator of a device that has been used.
 c10::DeviceAllocator *caching()
 {
@@ -402,7 +402,7 @@ bool swn_unified_replaces(c10::ArrayRef<const c10::IValue> inputs)
 
 size_t swn_unified_idle(int device)
 {
-#ifdef SWN_DEVICE_ALLOCATOR
+#if SWN_HAS_DEVICE_ALLOCATOR
     try {
         c10::DeviceAllocator *allocator = caching();
         if (!allocator)
@@ -421,7 +421,7 @@ size_t swn_unified_idle(int device)
 
 void swn_unified_trim(int device)
 {
-#ifdef SWN_DEVICE_ALLOCATOR
+#if SWN_HAS_DEVICE_ALLOCATOR
     try {
         c10::DeviceGuard guard({device_type, static_cast<c10::DeviceIndex>(device)});
         if (c10::DeviceAllocator *allocator = caching())

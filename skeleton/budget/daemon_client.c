@@ -15,7 +15,7 @@
 #include "base/wakeup_pipe.h"
 #include "scheduler/protocol/control.h"
 #include "scheduler/protocol/control_io.h"
-#include "skeleton/budget/daemon_connect.h"
+#include "scheduler/protocol/daemon_socket.h"
 #include "skeleton/engine/engine_internal.h"
 #include "skeleton/budget/memory_governor.h"
 #include "scheduler/protocol/lease_record.h"

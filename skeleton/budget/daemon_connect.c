@@ -1,74 +1,15 @@
-/* Finds the swapnetd that rules the process, and connects to it. */
-#define _GNU_SOURCE
+/* Which swapnetd rules the process. */
 #include "skeleton/budget/daemon_connect.h"
 
 #include <errno.h>
-#include <limits.h>
-#include <stdio.h>
-#include <string.h>
-#include <sys/socket.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
-#include "scheduler/protocol/control.h"
-#include "scheduler/protocol/control_io.h"
-#include "scheduler/protocol/lease_record.h"
-
-/* 0: there is a socket, and only root or this user can have made it; -EPERM: another user can. -errno: there is none.
- */
-static int look_at(const char *path)
-{
-    char directory[PATH_MAX];
-    struct stat st;
-    if (stat(path, &st))
-        return -errno;
-    if (!S_ISSOCK(st.st_mode))
-        return -ENOTSOCK;
-    if (strlen(path) >= sizeof directory)
-        return -ENAMETOOLONG;
-    strcpy(directory, path);
-    char *slash = strrchr(directory, '/');
-    if (slash == directory)
-        slash++;
-    *slash = '\0';
-    if (stat(directory, &st))
-        return -errno;
-    return (st.st_uid == 0 || st.st_uid == geteuid()) && !(st.st_mode & 0022) ? 0 : -EPERM;
-}
+#include "scheduler/protocol/daemon_socket.h"
 
 int swn_daemon_connect_find(struct swn_config *config)
 {
-    char directory[PATH_MAX], path[2 * PATH_MAX];
-    for (unsigned i = 0; config->daemon == SWN_DAEMON_AUTO && !config->daemon_path[0]; i++) {
-        int rc = swn_control_directory(i, directory, sizeof directory);
-        if (rc == -ENOENT)
-            break;
-        snprintf(path, sizeof path, "%s/%s", directory, SWN_DAEMON_SOCKET);
-        if (!rc && strlen(path) < sizeof config->daemon_path && !look_at(path) && swn_lease_has_daemon(path))
-            strcpy(config->daemon_path, path);
-    }
+    if (config->daemon == SWN_DAEMON_AUTO && !config->daemon_path[0])
+        swn_daemon_socket_find(config->daemon_path, sizeof config->daemon_path);
     if (config->daemon == SWN_DAEMON_OFF)
         config->daemon_path[0] = '\0';
     return config->daemon_path[0] || config->budget_bytes ? 0 : -ENOENT;
-}
-
-int swn_daemon_connect(const char *path)
-{
-    struct sockaddr_un sa;
-    struct ucred peer;
-    socklen_t len = sizeof peer;
-    int err = look_at(path);
-    if (!err)
-        err = swn_control_address(&sa, path);
-    if (err)
-        return err;
-    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (fd < 0)
-        return -errno;
-    err = connect(fd, (const struct sockaddr *)&sa, sizeof sa) ? -errno : 0;
-    if (!err && (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len) || (peer.uid != 0 && peer.uid != geteuid())))
-        err = -EPERM;
-    if (err)
-        close(fd);
-    return err ? err : fd;
 }

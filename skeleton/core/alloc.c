@@ -96,6 +96,8 @@ static void count_live(struct swn_engine *e, size_t bytes)
         c->demand_peak = c->live_bytes;
     if (c->live_bytes > c->live_recent)
         c->live_recent = c->live_bytes;
+    if (c->live_bytes + swn_small_bytes(e) > c->live_mark)
+        c->live_mark = c->live_bytes + swn_small_bytes(e);
 }
 
 static void announce(struct swn_engine *e, struct allocation *a, struct swn_range *r)
@@ -189,6 +191,7 @@ int swn_engine_free(void *p)
             swn_prefault_end(e->prefault, r->addr);
         swn_expected_read_freed(e, r);
         e->features.placement->on_free(r);
+        swn_plan_weight_leaves(e, r);
         swn_weight_remove(e, r);
         if (!swn_held_keeps(r))
             swn_engine_drop(e, r);

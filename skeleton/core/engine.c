@@ -31,6 +31,7 @@
 #include "skeleton/core/fetch_setup.h"
 #include "skeleton/core/op_window.h"
 #include "skeleton/core/plan.h"
+#include "skeleton/core/residency_steps.h"
 #include "skeleton/engine/accounting.h"
 #include "skeleton/engine/section.h"
 
@@ -103,7 +104,7 @@ int swn_engine_start(const struct swn_config *config, char *why, size_t why_size
     swn_keep_locks(&io, swn_engine_io);
     e->io = &io;
     swn_engine_init_sync(e);
-    err = swn_spill_open(&e->writes.spill, e->io, e->config.store_dir);
+    err = swn_open_spill(e);
     if (err) {
         snprintf(why, why_size,
                  "cannot write to the store directory %s: %s; set SWAPNET_STORE to a directory on a disk with room",

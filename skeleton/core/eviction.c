@@ -73,22 +73,67 @@ static struct swn_range *victim(struct swn_engine *e, const struct swn_range *sp
 int swn_reclaim_is_idle(const struct swn_engine *e, const struct swn_frame *f)
 {
     const struct swn_frame_use *use = swn_frame_use(f);
-    return use->last_op + IDLE_OPS < e->ops.seq && e->weights.accesses > use->last_access + 2 * e->weights.live;
+    /* Of many models each has a file of its own, and only one is at work. */
+    if (e->config.stores & SWN_MANY_MODELS && !use->next && f->n && f->parts[0].file != e->ops.announced.file)
+        return 1;
+    return !use->next && use->last_op + IDLE_OPS < e->ops.seq &&
+           e->weights.accesses > use->last_access + 2 * e->weights.live;
 }
 
-/* The frame that leaves, without a write, before any range does; with `used`, also one that every pass uses: of those
- * the most recently used, which is needed last. */
+/* Of f and the frame `last`, or NULL, the one that the announced order needs later. */
+static struct swn_frame *needed_later(struct swn_frame *f, struct swn_frame *last)
+{
+    return !last || swn_frame_use(f)->next > swn_frame_use(last)->next ? f : last;
+}
+
+/* When a frame that the plan keeps is needed next: all that are not in the announced order, behind its end. */
+static uint32_t kept_next(const struct swn_frame *f)
+{
+    return swn_frame_use(f)->next ? swn_frame_use(f)->next : UINT32_MAX;
+}
+
+static int is_needed_behind(const struct swn_frame *kept, const struct swn_frame *announced)
+{
+    return kept_next(kept) > swn_frame_use(announced)->next;
+}
+
+struct swn_frame *swn_reclaim_later_kept(struct swn_frame *f, struct swn_frame *kept)
+{
+    return !kept || kept_next(f) >= kept_next(kept) ? f : kept;
+}
+
+int swn_reclaim_kept_instead(const struct swn_frame *kept, const struct swn_frame *announced)
+{
+    return kept && announced && swn_frame_use(announced)->is_repeated && is_needed_behind(kept, announced);
+}
+
+/* The frame that leaves, without a write, before any range does: one that nothing wants, or else the one that the
+ * announced order needs last and that has not been read ahead for it. Where that order reads weights several times,
+ * as for requests in lockstep, or there is no plan that leaves room for activations, the frame that is needed last
+ * leaves, be it kept or read ahead: ranges would have to be written, and are activations that are needed soon. With
+ * `used`, also one that every pass uses: of those the most recently used, which is needed last; or one that was read
+ * ahead. */
 static struct swn_frame *frame_victim(struct swn_engine *e, int used)
 {
-    struct swn_frame *last = NULL;
+    struct swn_frame *last = NULL, *again = NULL, *announced = NULL, *kept = NULL;
     for (struct swn_frame *f = e->pool ? swn_pool_first(e->pool) : NULL; f; f = f->next) {
+        int is_wanted = f->pinned_by_plan || swn_frame_use(f)->wanted;
         if (!swn_frame_may_go(e, f))
             continue;
-        if ((!f->pinned_by_plan && !swn_frame_use(f)->wanted) || swn_reclaim_is_idle(e, f))
+        if (f->pinned_by_plan)
+            kept = swn_reclaim_later_kept(f, kept);
+        if (swn_frame_use(f)->next) {
+            announced = needed_later(f, announced);
+            again = is_wanted ? again : needed_later(f, again);
+            continue;
+        }
+        if (!is_wanted || swn_reclaim_is_idle(e, f))
             return f;
         last = f;
     }
-    return used ? last : NULL;
+    if ((e->ops.announced.repeated || swn_announced_is_all(e)) && (kept || announced))
+        return !announced || (kept && is_needed_behind(kept, announced)) ? kept : announced;
+    return again ? again : !used ? NULL : last ? last : announced;
 }
 
 /* Drops warm pages until `bytes` more fit; those that a plan uses last, or not at all. */
@@ -142,7 +187,8 @@ static int trim_frames(struct swn_engine *e, size_t bytes)
 
 static void evict_frame(struct swn_engine *e, struct swn_frame *f)
 {
-    e->plan.dirty |= f->pinned_by_plan; /* the plan expected that there was room for it */
+    int returns = e->config.stores & SWN_MANY_MODELS && swn_reclaim_is_idle(e, f); /* when its model is asked again */
+    e->plan.dirty |= f->pinned_by_plan && !returns; /* the plan expected that there was room for it */
     swn_frame_evict(e, f);
     trim_frames(e, 1);
 }
@@ -186,17 +232,27 @@ static int evict_one(struct swn_engine *e, const struct swn_range *spare, int ma
     return err ? -ENOMEM : 0;
 }
 
+/* The frame of the ring that leaves it first, or NULL: the one that was used longest ago, or that the announced order
+ * needs last. */
+static struct swn_frame *ring_victim(struct swn_engine *e)
+{
+    struct swn_frame *last = NULL;
+    for (struct swn_frame *f = e->pool ? swn_pool_first(e->pool) : NULL; f; f = f->next) {
+        if (f->pinned_by_plan || !swn_frame_may_go(e, f))
+            continue;
+        if (!swn_frame_use(f)->next)
+            return f;
+        last = needed_later(f, last);
+    }
+    return last;
+}
+
 void swn_ring_shrink(struct swn_engine *e)
 {
-    struct swn_frame *f = e->pool ? swn_pool_first(e->pool) : NULL;
-    while (f && swn_ring_bytes(e) > e->plan.ring_goal && !swn_pool_free_bytes(e->pool) && !swn_ring_may_exceed(e, 0)) {
-        if (f->pinned_by_plan || !swn_frame_may_go(e, f)) {
-            f = f->next;
-            continue;
-        }
+    struct swn_frame *f;
+    while (e->pool && swn_ring_bytes(e) > e->plan.ring_goal && !swn_pool_free_bytes(e->pool) &&
+           !swn_ring_may_exceed(e, 0) && (f = ring_victim(e)))
         swn_frame_evict(e, f); /* and neighbours, if a range was written to that has to become resident */
-        f = swn_pool_first(e->pool);
-    }
     if (swn_ring_bytes(e) > e->plan.ring_goal && !swn_ring_may_exceed(e, 0))
         trim_frames(e, swn_ring_bytes(e) - e->plan.ring_goal);
 }

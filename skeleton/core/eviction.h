@@ -19,6 +19,12 @@ int swn_reclaim_free_fits(struct swn_engine *e, size_t bytes);
 int swn_shrink_step(struct swn_engine *e, int force);
 /* Whether the frame belongs to an idle model: not used for longer than a cycle of all weights takes. */
 int swn_reclaim_is_idle(const struct swn_engine *e, const struct swn_frame *f);
+/* Of the kept frames f and `kept`, or NULL, the one that is needed later: behind all that is announced, or as the order
+ * says. Of two behind it, f, as the caller goes from the least recently used one on, and in a cycle the last one used
+ * is needed last. */
+struct swn_frame *swn_reclaim_later_kept(struct swn_frame *f, struct swn_frame *kept);
+/* Whether the kept frame leaves instead of the other one, which the announced order reads several times, and sooner. */
+int swn_reclaim_kept_instead(const struct swn_frame *kept, const struct swn_frame *announced);
 /* Frames beyond the ring's goal leave as soon as no operator uses them. */
 void swn_ring_shrink(struct swn_engine *e);
 void swn_ring_lend(struct swn_engine *e, size_t bytes);

@@ -29,6 +29,7 @@ int swn_held_each(struct swn_engine *e, uintptr_t lo, uintptr_t hi,
 
 int swn_held_hold(struct swn_engine *e, struct swn_range *r)
 {
+    swn_plan_weight_leaves(e, r);
     swn_weight_remove(e, r);
     swn_write_behind_cancel(e, r);
     swn_tensor_of(r)->registered++;

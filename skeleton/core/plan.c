@@ -149,6 +149,76 @@ static size_t unit_of(const struct swn_engine *e, const struct swn_range *r)
                                                     : 0;
 }
 
+/* The file that all weights are of: that of one model; or NULL. */
+static const struct swn_extent_file *file_of_all(struct swn_engine *e, const struct swn_plan_candidate *d)
+{
+    const struct swn_extent_file *file = NULL;
+    for (size_t i = 0; i < d->n; i++) {
+        struct swn_range *r = swn_weight_of(e, d->ids[i])->range;
+        if (atomic_load(&r->state) != SWN_FILE_BACKED || r->file == file)
+            continue;
+        if (file)
+            return NULL;
+        file = r->file;
+    }
+    return file;
+}
+
+/* Whether a plan for these weights is of use. Of a program with many models it is for one that streams in every pass,
+ * as it does not fit. What a plan keeps of others would be missing to the model that is asked, even where that fits. */
+static int is_worth_it(struct swn_engine *e, struct swn_plan_candidate *d)
+{
+    uint64_t bytes = d->nonweight + d->straddle;
+    if (!(e->config.stores & SWN_MANY_MODELS))
+        return 1;
+    for (size_t i = 0; i < d->n; i++)
+        bytes += d->weights[i].bytes;
+    d->file = file_of_all(e, d);
+    return bytes > d->goal && d->file;
+}
+
+/* Nothing is kept, reserved or sliced for it any more: as before the first plan. */
+static void end_plan(struct swn_engine *e)
+{
+    struct swn_plan_candidate *plan = &e->plan.in_force;
+    for (size_t i = 0; i < plan->n; i++) {
+        struct swn_weight *weight = swn_weight_of(e, plan->ids[i]);
+        if (!weight)
+            continue;
+        struct swn_chunks all = swn_residency_chunks(&e->res, weight->range);
+        for (uint64_t c = all.first; e->pool && c < all.end; c++)
+            swn_pool_chunk(e->pool, c)->plan_keep = 0;
+        e->features.tiling->slice_set(e, weight->range, 0);
+        weight->oversize = 0;
+    }
+    for (struct swn_frame *f = e->pool ? swn_pool_first(e->pool) : NULL; f; f = f->next)
+        swn_pool_set_pinned(e->pool, f, 0);
+    swn_plan_candidate_free(plan);
+    e->plan.planned = e->plan.short_of_disk = e->plan.replan.review_due = 0;
+    e->plan.dirty = 1;
+    e->nonweight.planned = 0;
+    if (e->pool)
+        swn_ring_resize(e, swn_ring_first(e));
+}
+
+/* Whether the plan in force is for the model whose weight r is. */
+static int is_of_plan(struct swn_engine *e, const struct swn_range *r)
+{
+    struct swn_chunks all = swn_residency_chunks(&e->res, r);
+    if (atomic_load(&((struct swn_range *)(uintptr_t)r)->state) == SWN_FILE_BACKED && r->file == e->plan.in_force.file)
+        return 1;
+    for (uint64_t c = all.first; e->pool && c < all.end; c++)
+        if (swn_pool_chunk(e->pool, c)->plan_keep)
+            return 1;
+    return 0;
+}
+
+void swn_plan_weight_leaves(struct swn_engine *e, const struct swn_range *r)
+{
+    if (e->config.stores & SWN_MANY_MODELS && e->plan.planned && swn_is_weight(r) && is_of_plan(e, r))
+        end_plan(e);
+}
+
 /* Makes a candidate if t's order has been right for a whole cycle. 0, or -EAGAIN. */
 int swn_plan_candidate_make(struct swn_engine *e, struct swn_thread_state *t, struct swn_plan_candidate *out)
 {
@@ -182,6 +252,12 @@ int swn_plan_candidate_make(struct swn_engine *e, struct swn_thread_state *t, st
     out->keep = !(e->config.without & SWN_WITHOUT_KEPT);
     out->region_extra = regions ? e->regions.extra : 0;
     out->region_gain_ns = (double)regions * REGION_GAIN_NS_PER_BYTE;
+    if (out->n && !is_worth_it(e, out)) {
+        if (e->plan.planned && out->file && out->file == e->plan.in_force.file)
+            end_plan(e); /* its model fits by now */
+        t->next_plan_try = t->cursor.run + len;
+        out->n = 0;
+    }
     if (!out->n)
         swn_plan_candidate_free(out);
     return out->n ? 0 : -EAGAIN;

@@ -25,25 +25,72 @@
 #define CHAIN_MOST 4096
 /* The number of weights that the ring should hold in a first pass. */
 #define UNTRIED_RING 4
+/* This part of the budget is for what is needed soon. */
+#define SOON_PART 4
 /* Frames that leave together. */
 #define EVICTED_TOGETHER 4
 
 unsigned swn_prefetch_wait_ms = 30000;
 
-/* The least recently used frame of the ring that may leave for another one; or NULL. Frames that were read ahead leave
- * only where nothing else can. */
-static struct swn_frame *stale_frame(struct swn_engine *e, int force)
+/* For whom a frame is looked for. */
+struct reader {
+    const void *cursor;
+    int force;      /* an operator waits for it */
+    uint32_t place; /* of the read in the announced order, from 1 on; 0: an operator's; BEHIND: behind all announced */
+    size_t frames;  /* of the walk, before it */
+};
+#define BEHIND UINT32_MAX
+
+/* Whether f, which is needed later than the read or maybe not at all, may leave for it by now. Only a plan says which
+ * frames have done their work. Without one, as with many models, all that was used may be used again: what is not in
+ * the announced order is expected as far ahead as its last use lies back; and what is makes room for what is needed
+ * soon, so that operators need not wait, but not for more: read sooner, everything would be read in every turn of
+ * models that have room for a part of them (Belady's rule evicts when a frame is needed, and no sooner). */
+static int may_make_room(const struct swn_engine *e, const struct swn_frame *f, const struct reader *reader)
 {
-    struct swn_frame *ahead = NULL;
+    const struct swn_frame_use *use = swn_frame_use(f);
+    if (!swn_announced_is_all(e) || !reader->place)
+        return 1;
+    if (use->next)
+        return reader->frames * swn_pool_unit(e->pool) <= e->budget.limit / SOON_PART;
+    return e->weights.accesses - use->last_access > reader->place - e->ops.announced.first;
+}
+
+/* The frame that may leave for another one; or NULL. That is the least recently used one of the ring
+ * that nothing wants; then the one that the announced order needs last, if that is behind the read that the frame is
+ * for; frames that were read ahead by the learned order leave only where nothing else can. A frame that the plan keeps
+ * leaves only in the place of one that the announced order reads several times, and sooner. */
+static struct swn_frame *stale_frame(struct swn_engine *e, const struct reader *reader)
+{
+    struct swn_frame *ahead = NULL, *last = NULL, *kept = NULL;
     for (struct swn_frame *f = swn_pool_first(e->pool); f; f = f->next) {
-        int stays = f->pinned_by_plan && !(e->config.stores & SWN_MANY_MODELS && swn_reclaim_is_idle(e, f));
-        if (stays || !swn_frame_may_go(e, f))
+        uint32_t next = swn_frame_use(f)->next;
+        if (!swn_frame_may_go(e, f))
             continue;
+        if (f->pinned_by_plan && !(e->config.stores & SWN_MANY_MODELS && swn_reclaim_is_idle(e, f))) {
+            kept = swn_reclaim_later_kept(f, kept);
+            continue;
+        }
+        if (!may_make_room(e, f, reader))
+            continue;
+        if (next) {
+            if (next > reader->place && (!last || next > swn_frame_use(last)->next))
+                last = f;
+            continue;
+        }
         if (!swn_frame_use(f)->wanted)
             return f;
         ahead = f; /* the one that is needed last, as they were read in order */
     }
-    return force ? ahead : NULL;
+    return reader->force && ahead ? ahead : swn_reclaim_kept_instead(kept, last) ? kept : last;
+}
+
+/* Whether f may leave with `first`, which is the one whose leaving costs least. */
+static int may_go_with(const struct swn_engine *e, const struct swn_frame *f, const struct swn_frame *first)
+{
+    const struct swn_frame_use *use = swn_frame_use(f);
+    int is_needed_later = swn_frame_use(first)->next ? use->next >= swn_frame_use(first)->next : !use->next;
+    return is_needed_later && !f->pinned_by_plan && (use->next || !use->wanted) && swn_frame_may_go(e, f);
 }
 
 /* Evicts f, and with it up to three frames of the chunks behind it that no thread needs: they are next anyway, and
@@ -52,8 +99,7 @@ static void evict_run(struct swn_engine *e, struct swn_frame *f)
 {
     struct swn_frame *run[EVICTED_TOGETHER] = {f};
     unsigned n = 1;
-    while (n < EVICTED_TOGETHER && (f = swn_pool_chunk(e->pool, f->chunk + 1)->frame) && !f->pinned_by_plan &&
-           !swn_frame_use(f)->wanted && swn_frame_may_go(e, f))
+    while (n < EVICTED_TOGETHER && (f = swn_pool_chunk(e->pool, f->chunk + 1)->frame) && may_go_with(e, f, run[0]))
         run[n++] = f;
     swn_frames_evict(e, run, n);
 }
@@ -192,6 +238,13 @@ static size_t ring_frames(const struct swn_engine *e)
     return e->plan.ring_goal / swn_pool_unit(e->pool);
 }
 
+/* How far the learned order is followed, for all threads together. */
+static size_t window_frames(const struct swn_engine *e)
+{
+    size_t soon = e->budget.limit / SOON_PART / swn_pool_unit(e->pool), ring = ring_frames(e);
+    return e->config.stores & SWN_MANY_MODELS && !e->plan.planned && soon > ring ? soon : ring;
+}
+
 /* Finds memory for one more frame. 0 or -ENOMEM: without `force`, only if nothing has to leave; with it, if nothing
  * can. */
 static int room_for_frame(struct swn_engine *e, const struct swn_range *spare, int force)
@@ -221,22 +274,28 @@ static void say_small(struct swn_engine *e)
             "is fragmented, or it is older than 6.1): slower but with the same result");
 }
 
-/* A frame for the chunk of r, with its bytes, or to be filled. force: an operator waits for it. NULL: there is none. */
-static struct swn_frame *place(struct swn_engine *e, const struct swn_range *r, uint64_t chunk, int force,
-                               const void *cursor)
+/* A frame for the chunk of r, with its bytes, or to be filled. NULL: there is none. */
+static struct swn_frame *place(struct swn_engine *e, const struct swn_range *r, uint64_t chunk,
+                               const struct reader *reader)
 {
     struct swn_chunk *c = swn_pool_chunk(e->pool, chunk);
     struct swn_frame *f = c->frame;
+    int force = reader->force;
     if (f) {
         if (!swn_pool_part_of(f, r))
-            fill(e, f, cursor, force);
+            fill(e, f, reader->cursor, force);
         return f;
     }
     /* Frames that the plan keeps do not make room for the ring, nor for more kept frames. */
     int push = force && !e->plan.planned, kept = c->plan_keep && !room_for_frame(e, r, push), room = kept;
     if (!room && (swn_pool_ring(e->pool) < ring_frames(e) || swn_ring_may_exceed(e, swn_pool_unit(e->pool))))
         room = !room_for_frame(e, r, push);
-    if (!room && (f = stale_frame(e, force))) {
+    if (!room && (f = stale_frame(e, reader))) {
+        int is_idle = swn_reclaim_is_idle(e, f);
+        /* The next plan brings kept frames back, once the order is settled again. */
+        e->plan.dirty |= f->pinned_by_plan && !is_idle;
+        /* A model that was idle gets what the plan keeps of it in the place of what others had. */
+        kept = c->plan_keep && (f->pinned_by_plan || (is_idle && swn_pool_ring(e->pool) > ring_frames(e)));
         evict_run(e, f);
         room = 1;
     }
@@ -252,7 +311,7 @@ static struct swn_frame *place(struct swn_engine *e, const struct swn_range *r, 
     say_small(e);
     e->counters.filled += fresh ? swn_pool_unit(e->pool) : 0;
     swn_pool_set_pinned(e->pool, f, kept);
-    fill(e, f, cursor, force);
+    fill(e, f, reader->cursor, force);
     if (!f->n) {
         swn_pool_put(e->pool, f);
         return NULL;
@@ -266,9 +325,10 @@ void swn_prefetch_claim(struct swn_engine *e, const struct swn_range *r, const s
                         struct swn_thread_state *t)
 {
     uint64_t until = swn_now_ns() + swn_prefetch_wait_ms * 1000000ull;
+    const struct reader reader = {.cursor = t, .force = 1};
     uint32_t id = r->id;
     for (uint64_t c = chunks->first; c < chunks->end; c++)
-        while (r->id == id && is_fetched(r) && !place(e, r, c, 1, t)) {
+        while (r->id == id && is_fetched(r) && !place(e, r, c, &reader)) {
             /* If need be after reads ahead have ended, as their frames can leave only then. */
             if (swn_frame_cancel_one(e))
                 continue;
@@ -313,6 +373,7 @@ void swn_prefetch_await(struct swn_engine *e, const struct swn_chunks *chunks, s
     if (!begin)
         return;
     uint64_t end = swn_now_ns();
+    e->counters.stalls++;
     e->counters.stall_ns += end - begin;
     swn_spin_wait_learn(&e->spin_wait, end - begin);
     if (e->trace)
@@ -335,9 +396,20 @@ static size_t active_threads(struct swn_engine *e)
 struct ahead {
     struct swn_thread_state *t;
     size_t share, frames;
-    uint64_t last; /* the last chunk that was looked at, plus one */
+    uint64_t last;  /* the last chunk that was looked at, plus one */
+    uint32_t place; /* as of a reader; never 0 */
     int fetch, missing;
 };
+
+/* The announced order reads f at this place, from 1 on; only the first one counts. */
+static void note_place(const struct swn_engine *e, struct swn_frame *f, uint32_t place)
+{
+    struct swn_frame_use *use = swn_frame_use(f);
+    if (use->next)
+        return;
+    use->next = place;
+    use->is_repeated = e->ops.announced.reads[place - 1].is_repeated;
+}
 
 /* 0: no more fits ahead. */
 static int prefetch_chunk(struct swn_engine *e, struct ahead *a, const struct swn_range *r, uint64_t chunk)
@@ -347,19 +419,25 @@ static int prefetch_chunk(struct swn_engine *e, struct ahead *a, const struct sw
     if (a->last == chunk + 1 || (f && f->pinned_by_plan && swn_pool_part_of(f, r)))
         return 1;
     a->last = chunk + 1;
-    if (a->frames >= a->share && !c->plan_keep)
+    if (a->place == BEHIND && a->frames >= a->share && !c->plan_keep)
         return 0;
-    if (f && swn_pool_part_of(f, r)) {
-        swn_frame_use(f)->wanted = 1;
-        swn_frame_use(f)->cursor = a->t;
-    } else {
-        a->missing = 1;
-        if (a->fetch && !place(e, r, chunk, 0, a->t)) {
-            a->t->starved = 1;
-            return 0;
-        }
-    }
     a->frames += !c->plan_keep;
+    if (f && swn_pool_part_of(f, r)) {
+        if (a->place == BEHIND)
+            swn_frame_use(f)->wanted = 1;
+        swn_frame_use(f)->cursor = a->t;
+        return 1;
+    }
+    a->missing = 1;
+    if (!a->fetch)
+        return 1;
+    f = place(e, r, chunk, &(struct reader){.cursor = a->t, .place = a->place, .frames = a->frames});
+    if (!f) {
+        a->t->starved = 1;
+        return 0;
+    }
+    if (a->place != BEHIND)
+        note_place(e, f, a->place);
     return 1;
 }
 
@@ -398,7 +476,7 @@ static void prefetch_untried(struct swn_engine *e, struct swn_thread_state *t, u
     if (!next || (previous && !as_expected(e, previous->range, r)))
         return;
     swn_ring_lend(e, UNTRIED_RING * swn_round_up(r->len > next->len ? r->len : next->len, SWN_PAGE));
-    struct ahead a = {.t = t, .share = ring_frames(e) / active_threads(e) / 2, .fetch = 1};
+    struct ahead a = {.t = t, .share = ring_frames(e) / active_threads(e) / 2, .place = BEHIND, .fetch = 1};
     /* Predictions for a mapped file may go round in circles, and lead past ranges that need no room. */
     for (size_t i = 0; next && !swn_is_weight(next) && i < CHAIN_MOST; i++) {
         if (!prefetch_one(e, &a, next))
@@ -407,7 +485,49 @@ static void prefetch_untried(struct swn_engine *e, struct swn_thread_state *t, u
     }
 }
 
-/* Walks along the learned order of t's next weights, as far as t's share of the ring goes. */
+/* Whether a read ahead of all of r could be of use: not if it is the larger part of the memory. */
+static int is_worth_reading(const struct swn_engine *e, const struct swn_range *r)
+{
+    return r->len <= e->budget.limit / 2 && !(swn_is_weight(r) && e->weights.all[r->weight].oversize);
+}
+
+/* Notes of each frame where the announced order needs it next. */
+static void place_frames(struct swn_engine *e)
+{
+    size_t at = 0;
+    if (!e->ops.announced.reads)
+        return; /* no ordinary program announces anything */
+    for (struct swn_frame *f = swn_pool_first(e->pool); f; f = f->next)
+        swn_frame_use(f)->next = 0;
+    for (struct swn_range *r; (r = swn_announced_next(e, &at));) {
+        struct swn_chunks all = swn_residency_chunks(&e->res, r);
+        for (uint64_t c = all.first; c < all.end; c++) {
+            struct swn_frame *f = swn_pool_chunk(e->pool, c)->frame;
+            if (f)
+                note_place(e, f, (uint32_t)at);
+        }
+    }
+}
+
+/* Walks along the announced order, until there is no frame that it needs later than a missing one. 0: there is none, or
+ * the order does not say how the learned one goes on. Otherwise what follows, the last two weights, are in
+ * before and last. */
+static int walk_announced(struct swn_engine *e, struct ahead *a, uint32_t *before, uint32_t *last)
+{
+    size_t at = 0;
+    for (struct swn_range *r; (r = swn_announced_next(e, &at));) {
+        *before = *last;
+        *last = swn_is_weight(r) ? e->weights.all[r->weight].id : 0;
+        a->place = (uint32_t)at;
+        if (is_worth_reading(e, r) && !prefetch_one(e, a, r))
+            return 0;
+    }
+    a->place = BEHIND;
+    return *last != 0;
+}
+
+/* Walks along the announced order, and then along the learned order of t's next weights, as far as t's share of the
+ * ring goes. */
 static void walk_ahead(struct swn_engine *e, struct ahead *a)
 {
     struct swn_thread_state *t = a->t;
@@ -416,6 +536,8 @@ static void walk_ahead(struct swn_engine *e, struct ahead *a)
         !prefetch_bytes(e, a, slice, t->slicing - slice->addr, t->slicing_end - slice->addr))
         return;
     uint32_t before = t->cursor.before, at = t->cursor.at;
+    if (!walk_announced(e, a, &before, &at) || swn_announced_is_all(e))
+        return;
     size_t most = e->weights.live + 2 < CHAIN_MOST ? e->weights.live + 2 : CHAIN_MOST;
     for (size_t i = 0; i < most; i++) {
         uint32_t next = swn_access_order_next(e->weights.order, before, at);
@@ -435,16 +557,25 @@ static void walk_ahead(struct swn_engine *e, struct ahead *a)
 
 void swn_prefetch_run(struct swn_engine *e, struct swn_thread_state *t)
 {
-    if (!e->pool || !e->fetch || !t->cursor.at || e->config.without & SWN_WITHOUT_PREFETCH)
+    if (!e->pool || !e->fetch || e->config.without & SWN_WITHOUT_PREFETCH || (!t->cursor.at && !e->ops.announced.reads))
         return;
+    place_frames(e);
     for (struct swn_frame *f = swn_pool_first(e->pool); f; f = f->next)
-        if (swn_frame_use(f)->cursor == t)
+        if (swn_frame_use(f)->cursor == t && !swn_frame_use(f)->next)
             swn_frame_use(f)->wanted = 0;
-    size_t share = ring_frames(e) / active_threads(e);
+    size_t share = window_frames(e) / active_threads(e);
     t->starved = 0;
     for (int fetch = 0, missing = 1; fetch < 2 && missing; fetch++) {
-        struct ahead a = {.t = t, .share = share ? share : 1, .fetch = fetch};
+        struct ahead a = {.t = t, .share = share ? share : 1, .place = BEHIND, .fetch = fetch};
         walk_ahead(e, &a);
         missing = a.missing;
     }
+}
+
+void swn_prefetch_announced(struct swn_engine *e, struct swn_thread_state *t)
+{
+    if (t)
+        swn_prefetch_run(e, t);
+    else if (e->pool)
+        place_frames(e);
 }

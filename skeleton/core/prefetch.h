@@ -16,8 +16,10 @@ void swn_prefetch_claim(struct swn_engine *e, const struct swn_range *r, const s
                         struct swn_thread_state *t);
 /* Waits until the reads into the frames of these chunks have ended. Releases the lock meanwhile. */
 void swn_prefetch_await(struct swn_engine *e, const struct swn_chunks *chunks, struct swn_thread_state *t);
-/* Fetches the weights that this thread will read next by the learned order, as far as its share of the staging ring
- * goes. */
+/* Fetches the weights that this thread will read next: those of the announced order, as far as frames that it needs
+ * later go; behind it by the learned order, as far as the thread's share of the staging ring goes. */
 void swn_prefetch_run(struct swn_engine *e, struct swn_thread_state *t);
+/* There is another announced order. t: that will read in it; NULL: its state is not known yet. */
+void swn_prefetch_announced(struct swn_engine *e, struct swn_thread_state *t);
 
 #endif

@@ -3,12 +3,16 @@
  * blocks/memory/residency.c and publish.c. */
 #define _GNU_SOURCE
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "blocks/memory/publish.h"
 #include "skeleton/engine/engine_internal.h"
 #include "base/backing.h"
 #include "base/huge_pages.h"
+#include "base/paths.h"
 #include "base/size.h"
 #include "skeleton/engine/accounting.h"
 #include "skeleton/core/fetch_setup.h"
@@ -26,13 +30,43 @@
 #define UNIT_LEAST ((size_t)256 << 10)
 #define UNITS_LEAST 32
 
+/* Whether the store directory is there, and may only be read. */
+static int is_for_reading(const struct swn_engine *e, int err)
+{
+    struct stat st;
+    if (stat(e->config.store_dir, &st) || !S_ISDIR(st.st_mode))
+        return 0;
+    return err == -EROFS || ((err == -EACCES || err == -EPERM) && st.st_uid != geteuid());
+}
+
+int swn_open_spill(struct swn_engine *e)
+{
+    struct swn_writes *w = &e->writes;
+    if (w->spill_dir[0])
+        return swn_spill_open(&w->spill, e->io, w->spill_dir);
+    int err = swn_spill_open(&w->spill, e->io, e->config.store_dir);
+    if (!err) {
+        snprintf(w->spill_dir, sizeof w->spill_dir, "%s", e->config.store_dir);
+    } else if (is_for_reading(e, err) && !swn_default_store_dir(environ, w->spill_dir, sizeof w->spill_dir)) {
+        if (swn_spill_open(&w->spill, e->io, w->spill_dir)) {
+            w->spill_dir[0] = 0;
+            return err;
+        }
+        swn_say("the store directory %s can only be read: what leaves memory is written to %s", e->config.store_dir,
+                w->spill_dir);
+        return 0;
+    }
+    return err;
+}
+
 void swn_look_at_store_disk(struct swn_engine *e)
 {
-    if (!atomic_exchange(&e->disk.looked_at, 1) && swn_is_memory_backed(e->io, e->config.store_dir))
+    const char *dir = swn_is_memory_backed(e->io, e->config.store_dir) ? e->config.store_dir : e->writes.spill_dir;
+    if (!atomic_exchange(&e->disk.looked_at, 1) && swn_is_memory_backed(e->io, dir))
         swn_say(
             "the store directory %s lies in memory (tmpfs, or an overlay over it): what is written there to keep the "
             "budget takes memory all the same; set SWAPNET_STORE to a directory on a disk",
-            e->config.store_dir);
+            dir);
 }
 
 /* The size of a chunk in bytes of addresses. */
@@ -60,7 +94,7 @@ static int make_pool(struct swn_engine *e)
         swn_ring_resize(e, swn_ring_first(e));
     }
     if (!e->writes.spill) {
-        int err = swn_spill_open(&e->writes.spill, e->io, e->config.store_dir);
+        int err = swn_open_spill(e);
         if (err)
             return err;
         e->res.spill = e->writes.spill;
@@ -123,7 +157,7 @@ int swn_open_pool(struct swn_engine *e)
     if (err && !e->said.pool++)
         swn_say(
             "cannot set up the pool and the spill file in %s: %s%s; weights stay in memory and the budget is not kept",
-            e->config.store_dir, strerror(-err), swn_pool_advice(err));
+            e->writes.spill_dir, strerror(-err), swn_pool_advice(err));
     return err;
 }
 
@@ -218,10 +252,24 @@ int swn_frame_cancel_reads(struct swn_engine *e, struct swn_frame *f)
     return !f->pending;
 }
 
+/* Into a frame that no operator waits for. */
+static int is_read_ahead(const struct swn_engine *e, const struct swn_frame *f)
+{
+    return f->pending && !swn_pool_chunk(e->pool, f->chunk)->users;
+}
+
 int swn_frame_cancel_one(struct swn_engine *e)
 {
+    struct swn_frame *last = NULL;
     for (struct swn_frame *f = swn_pool_first(e->pool); f; f = f->next)
-        if (f->pending && !swn_pool_chunk(e->pool, f->chunk)->users && swn_frame_cancel_reads(e, f)) {
+        if (is_read_ahead(e, f) && swn_frame_use(f)->next > (last ? swn_frame_use(last)->next : 0))
+            last = f; /* the announced order needs it last */
+    if (last && swn_frame_cancel_reads(e, last)) {
+        swn_frame_evict(e, last);
+        return 1;
+    }
+    for (struct swn_frame *f = swn_pool_first(e->pool); f; f = f->next)
+        if (is_read_ahead(e, f) && swn_frame_cancel_reads(e, f)) {
             swn_frame_evict(e, f);
             return 1;
         }
@@ -239,7 +287,7 @@ void swn_note_spill(struct swn_engine *e, size_t size, int err)
         if (!e->said.full++)
             swn_say(
                 "cannot write %s more to the store directory %s: %s; memory may exceed the budget until there is room",
-                swn_format_mib(need, size), e->config.store_dir, strerror(-err));
+                swn_format_mib(need, size), e->writes.spill_dir, strerror(-err));
         e->writes.spill_retry = e->counters.allocs + 64;
     }
 }

@@ -10,6 +10,9 @@
 #include "skeleton/engine/engine_internal.h"
 
 int swn_open_pool(struct swn_engine *e);
+/* Makes a spill file: in the store directory, or, where that is a cache that this user only reads, in the user's
+ * default one. 0 or -errno. */
+int swn_open_spill(struct swn_engine *e);
 /* What a user can do about an error of swn_open_pool, to go behind its text. */
 const char *swn_pool_advice(int err);
 /* Prints once if the store directory keeps written bytes in memory. Any lock may be held. */

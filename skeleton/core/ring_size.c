@@ -38,5 +38,6 @@ int swn_ring_may_exceed(struct swn_engine *e, size_t bytes)
         return 0;
     if (bytes && swn_pool_free_bytes(e->pool) >= bytes)
         return 1; /* free frames count as resident already */
-    return swn_engine_resident(e) + bytes + growth <= e->budget.limit;
+    /* Activations grow into their warm pages; what they do not need of these leaves for a frame. */
+    return swn_engine_resident(e) - swn_arena_warm_bytes(e->arena) + bytes + growth <= e->budget.limit;
 }

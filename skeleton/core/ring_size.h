@@ -14,7 +14,7 @@ size_t swn_ring_first(struct swn_engine *e);
 /* Sets the size of the staging ring to `bytes`, rounded to whole frames, at least one. */
 void swn_ring_resize(struct swn_engine *e, size_t bytes);
 /* Of a program with many models: whether `bytes` more of frames may stay beyond the ring, in memory that activations do
- * not need. Without an order there is no plan, and most of the budget would be idle. */
+ * not need. Without a plan most of the budget would be idle. */
 int swn_ring_may_exceed(struct swn_engine *e, size_t bytes);
 
 #endif

@@ -38,6 +38,7 @@ void swn_engine_stats(struct swn_stats *out)
     out->swap_ins = e->counters.swap_ins;
     out->window_hits = e->counters.window_hits;
     out->window_misses = e->counters.window_misses;
+    out->stalls = e->counters.stalls;
     out->stall_ns = e->counters.stall_ns;
     out->filled_bytes = e->counters.filled;
     out->dropped_bytes = e->counters.dropped;

@@ -5,13 +5,17 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "base/clock.h"
 #include "base/thread.h"
 #include "skeleton/core/plan.h"
 #include "skeleton/core/residency_steps.h"
 #include "skeleton/engine/section.h"
 
+#define LOOK_NS 1000000000ull /* between two looks for dropped extents */
+
 struct swn_pending_write {
-    struct swn_range *range; /* NULL: recalled, and the written bytes are unused */
+    struct swn_range *range;
+    int recalled; /* while it was under way: the writer gives its place back, since the engine may sleep for long */
     struct swn_extent_file *file;
     const void
         *from; /* may be unmapped once the write has been recalled: then garbage is written, or the write fails */
@@ -33,6 +37,12 @@ struct swn_write_behind {
     pthread_t thread;
 };
 
+static void give_place_back(struct swn_pending_write *d)
+{
+    swn_spill_drop(d->file, d->off, d->size);
+    free(d);
+}
+
 static void *writer(void *arg)
 {
     struct swn_write_behind *b = arg;
@@ -41,22 +51,23 @@ static void *writer(void *arg)
         struct swn_pending_write *d = b->queue;
         struct swn_extent_file *file = b->file;
         swn_unlock(&b->lock);
-        if (d)
-            d->err = swn_spill_write_at(d->file, d->from, d->size, d->off);
+        if (d && !(d->err = swn_spill_write_at(d->file, d->from, d->size, d->off)))
+            d->file->written_bytes += d->size; /* recalled or not: the disk was busy with it */
         int idle = !d && !swn_spill_punch(file);
         swn_lock(&b->lock);
         if (d) {
             if (!(b->queue = d->next))
                 b->queue_end = &b->queue;
-            d->next = b->done;
-            b->done = d;
-            atomic_fetch_add(&b->done_count, 1);
+            if (d->recalled) {
+                give_place_back(d);
+            } else {
+                d->next = b->done;
+                b->done = d;
+                atomic_fetch_add(&b->done_count, 1);
+            }
             pthread_cond_signal(&b->written);
-        } else if (idle && !b->queue) {
-            struct timespec soon; /* for dropped extents, whose arrival is not signalled */
-            clock_gettime(CLOCK_REALTIME, &soon);
-            soon.tv_sec += 1;
-            pthread_cond_timedwait(&b->work, &b->lock, &soon);
+        } else if (idle && !b->queue) { /* not for ever: the arrival of dropped extents is not signalled */
+            swn_cond_wait_until(&b->work, &b->lock, swn_now_ns() + LOOK_NS);
         }
     }
     return NULL;
@@ -68,7 +79,7 @@ static struct swn_write_behind *start(struct swn_engine *e)
     if (!b)
         return NULL;
     pthread_mutex_init(&b->lock, NULL);
-    pthread_cond_init(&b->work, NULL);
+    swn_cond_init(&b->work);
     pthread_cond_init(&b->written, NULL);
     b->queue_end = &b->queue;
     b->file = e->writes.spill;
@@ -125,24 +136,32 @@ size_t swn_write_behind_bytes(const struct swn_engine *e)
 static void arrived(struct swn_engine *e, struct swn_pending_write *d)
 {
     struct swn_range *r = d->range;
+    size_t size = r->size;
     int err = d->err;
-    if (r) {
-        size_t size = r->size;
-        swn_tensor_of(r)->pending_write = NULL;
-        e->writes.behind->departing -= size;
-        if (!err && d->file != e->writes.spill)
-            err = -EBUSY; /* the program has closed the file since: nothing more is mapped from it */
-        if (err)
-            swn_residency_stay(r);
-        else if (!(err = swn_residency_left(&e->res, r, d->off)) && swn_is_weight(r))
-            e->weights.resident_bytes -= size;
-        swn_note_spill(e, size, err);
-    }
-    if (!d->err)
-        d->file->written_bytes += d->size;
-    if (!r || err)
+    swn_tensor_of(r)->pending_write = NULL;
+    e->writes.behind->departing -= size;
+    if (!err && d->file != e->writes.spill)
+        err = -EBUSY; /* the program has closed the file since: nothing more is mapped from it */
+    if (err)
+        swn_residency_stay(r);
+    else if (!(err = swn_residency_left(&e->res, r, d->off)) && swn_is_weight(r))
+        e->weights.resident_bytes -= size;
+    swn_note_spill(e, size, err);
+    if (err)
         swn_spill_drop(d->file, d->off, d->size);
     free(d);
+}
+
+static struct swn_pending_write *take_done(struct swn_write_behind *b)
+{
+    swn_lock(&b->lock);
+    struct swn_pending_write *d = b->done;
+    if (d) {
+        b->done = d->next;
+        atomic_fetch_sub(&b->done_count, 1);
+    }
+    swn_unlock(&b->lock);
+    return d;
 }
 
 void swn_write_behind_complete(struct swn_engine *e)
@@ -150,15 +169,8 @@ void swn_write_behind_complete(struct swn_engine *e)
     struct swn_write_behind *b = e->writes.behind;
     if (!b || !atomic_load_explicit(&b->done_count, memory_order_relaxed))
         return;
-    swn_lock(&b->lock);
-    struct swn_pending_write *d = b->done;
-    b->done = NULL;
-    atomic_store(&b->done_count, 0);
-    swn_unlock(&b->lock);
-    for (struct swn_pending_write *next; d; d = next) {
-        next = d->next;
+    for (struct swn_pending_write *d; (d = take_done(b));)
         arrived(e, d);
-    }
 }
 
 int swn_write_behind_wait(struct swn_engine *e)
@@ -175,22 +187,32 @@ int swn_write_behind_wait(struct swn_engine *e)
     return any;
 }
 
-/* Takes d out of the queue if it is not under way: a write that will not happen need not be awaited. */
-static int unqueue(struct swn_write_behind *b, struct swn_pending_write *d)
+static int unlink_write(struct swn_pending_write **link, const struct swn_pending_write *d)
 {
-    int found = 0;
+    while (*link && *link != d)
+        link = &(*link)->next;
+    if (!*link)
+        return 0;
+    *link = d->next;
+    return 1;
+}
+
+/* Takes d from the writer, whose queue begins with what is under way. 0: that is d, and the writer disposes of it. */
+static int take_back(struct swn_write_behind *b, struct swn_pending_write *d)
+{
+    int mine = 1;
     swn_lock(&b->lock);
-    for (struct swn_pending_write **link = b->queue ? &b->queue->next : NULL; link && *link; link = &(*link)->next) {
-        if (*link != d)
-            continue;
-        *link = d->next;
-        if (!d->next)
-            b->queue_end = link;
-        found = 1;
-        break;
+    if (unlink_write(&b->done, d)) {
+        atomic_fetch_sub(&b->done_count, 1);
+    } else if (b->queue == d) {
+        d->recalled = 1;
+        mine = 0;
+    } else if (unlink_write(&b->queue->next, d)) {
+        for (b->queue_end = &b->queue; *b->queue_end;)
+            b->queue_end = &(*b->queue_end)->next;
     }
     swn_unlock(&b->lock);
-    return found;
+    return mine;
 }
 
 void swn_write_behind_cancel(struct swn_engine *e, struct swn_range *r)
@@ -198,14 +220,11 @@ void swn_write_behind_cancel(struct swn_engine *e, struct swn_range *r)
     struct swn_pending_write *d = swn_tensor_of(r)->pending_write;
     if (!d)
         return;
-    d->range = NULL;
     swn_tensor_of(r)->pending_write = NULL;
     e->writes.behind->departing -= r->size;
     swn_residency_stay(r);
-    if (unqueue(e->writes.behind, d)) {
-        swn_spill_drop(d->file, d->off, d->size);
-        free(d);
-    }
+    if (take_back(e->writes.behind, d))
+        give_place_back(d);
 }
 
 void swn_write_behind_drain(struct swn_engine *e)

@@ -15,8 +15,10 @@
 /* The end of a capture is not signalled. */
 #define RETRY_NS 20000000u
 
+enum waiter_state { WAITS, CLOSED, NOT_YET };
+
 struct swn_devwaiter {
-    enum { WAITS, CLOSED, NOT_YET } state;
+    enum waiter_state state;
     int err;
 };
 
@@ -60,7 +62,7 @@ static struct swn_devclosing *next_one(void)
     return c;
 }
 
-static void answer(struct swn_devclosing *c, int state, int err)
+static void answer(struct swn_devclosing *c, enum waiter_state state, int err)
 {
     c->waiter->state = state;
     c->waiter->err = err;

@@ -86,7 +86,7 @@ static void wake(void)
 
 int swn_device_start(const struct swn_config *config)
 {
-    wish = config->unified;
+    wish = (enum swn_config_unified)config->unified;
     swn_pinned_cache_tell = wake;
     /* "off" concerns shared memory. A card's own memory is left alone as well, unless the user set a device budget. */
     if (wish == SWN_CONFIG_UNIFIED_OFF && !config->device_budget_bytes)
@@ -146,7 +146,7 @@ static void look_at(struct device *d, int index)
     look_for_swaps(d, index);
     if (!d->backend && wish != SWN_CONFIG_UNIFIED_AUTO && wish != SWN_CONFIG_UNIFIED_OFF)
         swn_say("device %d has no %s memory (SWAPNET_UNIFIED): what goes there is copied", index,
-                swn_config_unified_name(wish));
+                swn_config_unified_name((int)wish));
     else if (swn_engine_one.config.verbose && (d->backend || !atomic_load(&d->room)))
         swn_say("device %d: %s%s", index, d->backend ? d->backend->name : "no",
                 d->backend ? " memory"

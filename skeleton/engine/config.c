@@ -257,6 +257,9 @@ static int default_store(struct swn_config *c, char *const *env)
     case -ENOENT:
         return fail(c, "SWAPNET_STORE is not set, nor is XDG_CACHE_HOME or HOME: "
                        "set SWAPNET_STORE to a directory for the block stores");
+    case -EPERM:
+        return fail(c, "the default for SWAPNET_STORE belongs to another user: "
+                       "set SWAPNET_STORE to a directory of your own");
     default:
         return fail(c, "the default for SWAPNET_STORE is too long: set SWAPNET_STORE to a shorter directory name");
     }

@@ -32,8 +32,9 @@ enum swn_config_device { SWN_CONFIG_CUDA, SWN_CONFIG_PRIVATEUSEONE };
 
 enum swn_config_stores {
     SWN_STORES_OFF = 1, /* SWAPNET_STORE=off: none; the spill file is in the default directory */
-    /* SWAPNET_MANY_MODELS: the program has many models and uses them in any order. Checkpoints that fit get a store as
-     * well, and memory that no plan needs holds the weights that were read last. */
+    /* SWAPNET_MANY_MODELS: the program has many models, each in a file of its own, and uses them in any order.
+     * Checkpoints that fit get a store as well, memory holds what was used last, and a plan is for one model that does
+     * not fit. */
     SWN_MANY_MODELS = 2,
 };
 
@@ -54,7 +55,7 @@ struct swn_config {
     char daemon_path[PATH_MAX];
     double urgency;               /* SWAPNET_URGENCY, 1 unless set */
     char name[SWN_LABEL_NAME];    /* SWAPNET_NAME, or "": the program's own */
-    char store_dir[PATH_MAX];     /* SWAPNET_STORE, else $XDG_CACHE_HOME/swapnet, else $HOME/.cache/swapnet */
+    char store_dir[PATH_MAX];     /* SWAPNET_STORE, else swn_default_store_dir */
     unsigned stores;              /* enum swn_config_stores */
     char stats_path[PATH_MAX];    /* SWAPNET_STATS, or "" */
     char trace_path[PATH_MAX];    /* SWAPNET_TRACE, or "" */

@@ -20,6 +20,7 @@
 #include "skeleton/engine/tensor.h"
 #include "blocks/memory/fetch_queue.h"
 #include "skeleton/engine/access_order.h"
+#include "skeleton/engine/announced.h"
 #include "profiles/disk_speed.h"
 #include "scheduler/planner/plan.h"
 #include "blocks/memory/frame_pool.h"
@@ -60,6 +61,7 @@ struct swn_replan {
 struct swn_plan_candidate {
     uint32_t *ids;
     struct swn_plan_weight *weights;
+    const struct swn_extent_file *file; /* of a program with many models: the one that they are all of */
     size_t n, nonweight;
     uint64_t goal;   /* bytes for weights, the staging ring and nonweight bytes */
     size_t straddle; /* bytes by which the ring is larger: a plan counts a chunk once, for the first weight in it, but
@@ -158,6 +160,7 @@ struct swn_operators {
     struct swn_op *open;
     uint64_t seq;  /* outermost operators so far */
     uint64_t aged; /* SWN_AGED_OPS of this process; 0: that */
+    struct swn_announced announced;
 };
 
 /* Counted bytes of nonweight memory. */
@@ -195,6 +198,7 @@ struct swn_region_state {
 /* Writes to spill files. */
 struct swn_writes {
     struct swn_extent_file *spill;
+    char spill_dir[PATH_MAX];        /* where spill files are made; "" before the first: the store directory */
     uint64_t spilled_before;         /* bytes written to spill files that the program has closed */
     uint64_t spill_retry;            /* allocation number before which a full disk is not tried again */
     uint64_t bytes, ns;              /* by program threads that needed room */
@@ -231,10 +235,11 @@ struct swn_expected_read {
 struct swn_counters {
     uint64_t filled;  /* bytes of memory that came without pages, each of which is filled or zeroed once */
     uint64_t dropped; /* bytes of dropped pages */
-    uint64_t slices, rows, swap_ins, window_hits, window_misses, stall_ns, read_errors, allocs;
+    uint64_t slices, rows, swap_ins, window_hits, window_misses, stalls, stall_ns, read_errors, allocs;
     uint64_t deferred;                /* bytes registered instead of read or copied */
     uint64_t untracked;               /* bytes of tensors for which the arena had no room */
     uint64_t live_bytes, live_recent; /* of tensors; recent peak */
+    uint64_t live_mark;               /* most of them, small ones too, since somebody asked last */
     uint64_t demand_peak;             /* peak */
     size_t peak_resident, over_budget_peak;
     size_t mapped_file_bytes; /* of files that the program mapped */
@@ -242,7 +247,7 @@ struct swn_counters {
 
 /* Messages that are printed once: not 0 when printed. */
 struct swn_said {
-    int pool, over, full, oversize, read, store, compressed, closed, small;
+    int pool, over, full, oversize, read, store, refused, compressed, closed, small;
 };
 
 struct swn_engine {

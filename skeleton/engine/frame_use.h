@@ -10,6 +10,8 @@
 struct swn_frame_use {
     const void *cursor;            /* the one that it was read for */
     int wanted;                    /* the operator that it was read for is still to come */
+    uint32_t next;                 /* the place of its next read in the announced order, from 1 on; 0: it has none */
+    int is_repeated;               /* the announced order, as it was told, has that read more than once */
     uint64_t start_ns;             /* when its reads began */
     uint64_t spilled_before;       /* bytes that had been spilled by then */
     uint64_t last_op, last_access; /* its last use, in operators and in weights read */

@@ -81,7 +81,7 @@ static int make_store(struct build *b, struct swn_store **out, char why[SWN_ERRM
     struct swn_checkpoint *c;
     uint64_t bytes = 0;
     char mib[32];
-    int err = b->fd < 0 ? b->fd : swn_checkpoint_open_settled(&c, e->io, b->fd, b->s->path, SWN_LOAD_SETTLE_MS, why);
+    int err = b->fd < 0 ? b->fd : swn_checkpoint_open_places(&c, e->io, b->fd, b->s->path, SWN_LOAD_SETTLE_MS, why);
     if (err)
         return err;
     for (size_t i = 0; i < c->storage_count; i++)

@@ -42,13 +42,14 @@ static void path_of(int fd, char *out, size_t size)
     out[n < 0 ? 0 : n] = 0;
 }
 
-/* Whether the file begins like a zip of torch.save, or a safetensors header: a length and an opening brace. */
+/* Whether the file begins like a zip of torch.save; like a pickle of torch.save before 1.6, for which there is a
+ * message; or like a safetensors header: a length and an opening brace. */
 static int looks_like_a_checkpoint(struct swn_engine *e, int fd)
 {
     unsigned char head[9];
     if (swn_read_whole(e->io, fd, head, sizeof head, 0))
         return 0;
-    return !memcmp(head, "PK\3\4", 4) || (!head[7] && head[8] == '{');
+    return !memcmp(head, "PK\3\4", 4) || !memcmp(head, "\x80\2\x8a\n\x6c\xfc\x9c", 7) || (!head[7] && head[8] == '{');
 }
 
 /* Of a smaller file there is nothing to gain. */
@@ -85,13 +86,17 @@ int swn_load_stores_in_use(struct swn_engine *e, struct swn_cache_limits *limits
     return err;
 }
 
-/* Tells the user why there is no store, if that is of interest. load_lock held. */
+/* Tells the user why there is no store, each kind of reason once; a small file (-ENOENT) needs none. load_lock held. */
 static void explain(struct swn_engine *e, const struct source *s, int err, const char *why)
 {
-    int not_for_us = err == -EINVAL || err == -ENOTSUP || err == -ENOENT; /* a file of another kind, or a small one */
-    if (err && not_for_us && err != -ENOENT && e->config.verbose)
-        swn_say("%s is read as it is, without a block store: %s", s->path, why[0] ? why : strerror(-err));
-    else if (err && !not_for_us && !e->said.store++)
+    size_t named = strlen(s->path); /* readers' texts begin with the path */
+    if (!strncmp(why, s->path, named) && !strncmp(why + named, ": ", 2))
+        why += named + 2;
+    if (err == -EINVAL || err == -ENOTSUP) {
+        if (!e->said.refused++ || e->config.verbose)
+            swn_say("%s is read into memory, as it cannot be loaded by reference: %s", s->path,
+                    why[0] ? why : strerror(-err));
+    } else if (err && err != -ENOENT && !e->said.store++)
         swn_say("no block store of %s could be written to %s: %s; it is read into memory instead", s->path,
                 e->config.store_dir, why[0] ? why : strerror(-err));
 }

@@ -74,6 +74,12 @@ struct swn_load_place {
  * for no lock. */
 int swn_load_tensor(const struct swn_load_place *place, char *out, size_t size);
 
+/* What the bytes of the weight at `address` may be, and whether two have the same: skeleton/abi/serving.h. No lock
+ * held.
+ */
+int swn_load_content(uintptr_t address, size_t bytes, uint64_t out[2]);
+int swn_load_same(uintptr_t a, uintptr_t b, size_t bytes);
+
 /* At exit: drops from the page cache what the kernel read ahead of headers and small tensors. */
 void swn_load_exit(void);
 

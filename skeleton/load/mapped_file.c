@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include "skeleton/load/mapped_file.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <stdatomic.h>
 #include <sys/mman.h>
@@ -9,6 +10,7 @@
 #include "blocks/memory/publish.h"
 #include "skeleton/core/reentry.h"
 #include "skeleton/load/load.h"
+#include "skeleton/load/untracked.h"
 #include "skeleton/core/prefetch.h"
 #include "skeleton/core/plan.h"
 #include "skeleton/engine/weights.h"
@@ -16,9 +18,6 @@
 #include "skeleton/core/residency_steps.h"
 #include "skeleton/core/restore.h"
 #include "skeleton/engine/section.h"
-
-/* Smaller mappings are not worth a table. */
-#define GUEST_LEAST ((size_t)1 << 20)
 
 static void widen_bounds(uintptr_t lo, uintptr_t hi)
 {
@@ -40,7 +39,7 @@ static void keep_out_of_the_cache(struct swn_engine *e, void *addr, size_t len, 
 void swn_mapped_file_looking(size_t len, int fd)
 {
     SWN_SECTION();
-    if (swn_engine_running() && len >= GUEST_LEAST)
+    if (swn_engine_running() && len >= SWN_MAPPED_LEAST)
         swn_load_ask_for_header(fd);
 }
 
@@ -48,7 +47,7 @@ void swn_mapped_file_begin(void *addr, size_t len, int fd, off_t off)
 {
     SWN_SECTION();
     struct swn_engine *e = &swn_engine_one;
-    if (!swn_engine_running() || len < GUEST_LEAST || !e->torch || atomic_load(&e->life.retired))
+    if (!swn_engine_running() || len < SWN_MAPPED_LEAST || !e->torch || atomic_load(&e->life.retired))
         return;
     struct swn_extent_file *file = swn_load_mapped(fd);
     int watched = 0;
@@ -97,18 +96,70 @@ static void evict(struct swn_engine *e, struct swn_range *r, int all_goes)
     }
     if (!all_goes && r->file != r->mapped_file->file)
         swn_restore_resident(e, r, 0);
+    swn_plan_weight_leaves(e, r);
     swn_weight_remove(e, r);
     e->counters.live_bytes -= r->len;
     swn_residency_free(&e->res, r, 0);
     swn_frames_drop_dead(e, &chunks);
 }
 
+int swn_mapped_file_is_at(const void *addr, size_t len)
+{
+    uintptr_t lo = (uintptr_t)addr, hi = lo + swn_round_up(len, SWN_PAGE); /* as the kernel rounds */
+    return swn_engine_running() && hi > __atomic_load_n(&swn_mapped_bounds[0], __ATOMIC_ACQUIRE) &&
+           lo < __atomic_load_n(&swn_mapped_bounds[1], __ATOMIC_ACQUIRE) &&
+           swn_arena_mapped_file_in(swn_engine_one.arena, lo, hi);
+}
+
+/* Maps [lo, hi) of the mapped file anew. Ranges that have some of it end; what they have elsewhere stays in memory. */
+static int map_again(struct swn_engine *e, struct swn_mapped_file *g, uintptr_t lo, uintptr_t hi)
+{
+    if (!swn_spill_is_ours(g->file))
+        return -EBADF;
+    for (struct swn_range *r = swn_arena_first(e->arena), *next; r; r = next) {
+        next = r->next;
+        if (r->mapped_file == g && r->addr < hi && r->addr + r->len > lo)
+            evict(e, r, 0);
+    }
+    if (mmap((void *)lo, hi - lo, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED | MAP_NORESERVE, g->file->fetch.fd,
+             (off_t)(g->file_off + (lo - g->lo))) == MAP_FAILED)
+        return -errno;
+    madvise((void *)lo, hi - lo, MADV_RANDOM); /* like the rest */
+    return 0;
+}
+
+/* Several files may be mapped in [lo, hi). */
+static int drop(struct swn_engine *e, uintptr_t lo, uintptr_t hi)
+{
+    struct swn_mapped_file *g = lo < hi ? swn_arena_mapped_file_in(e->arena, lo, hi) : NULL;
+    if (!g)
+        return 0;
+    uintptr_t from = lo > g->lo ? lo : g->lo, to = hi < g->hi ? hi : g->hi;
+    int err = map_again(e, g, from, to);
+    if (!err)
+        err = drop(e, lo, from);
+    return err ? err : drop(e, to, hi);
+}
+
+int swn_mapped_file_drop(void *addr, size_t len)
+{
+    struct swn_engine *e = &swn_engine_one;
+    uintptr_t lo = (uintptr_t)addr;
+    if (lo % SWN_PAGE || !swn_mapped_file_is_at(addr, len))
+        return 0;
+    if (swn_section_interrupted())
+        return -EAGAIN;
+    swn_lock(&e->lock);
+    int err = drop(e, lo, lo + swn_round_up(len, SWN_PAGE));
+    swn_unlock(&e->lock);
+    return err;
+}
+
 void swn_mapped_file_end(void *addr, size_t len)
 {
     struct swn_engine *e = &swn_engine_one;
-    uintptr_t lo = (uintptr_t)addr, hi = lo + swn_round_up(len, SWN_PAGE); /* as munmap rounds */
-    if (!swn_engine_running() || hi <= __atomic_load_n(&swn_mapped_bounds[0], __ATOMIC_ACQUIRE) ||
-        lo >= __atomic_load_n(&swn_mapped_bounds[1], __ATOMIC_ACQUIRE) || !swn_arena_mapped_file_in(e->arena, lo, hi))
+    uintptr_t lo = (uintptr_t)addr, hi = lo + swn_round_up(len, SWN_PAGE);
+    if (!swn_mapped_file_is_at(addr, len))
         return;
     swn_lock(&e->lock);
     for (struct swn_mapped_file *g; (g = swn_arena_mapped_file_in(e->arena, lo, hi));) {
@@ -189,6 +240,8 @@ void swn_mapped_file_resolve(struct swn_engine *e, struct swn_op *op)
             continue;
         uintptr_t lo = swn_round_up(arg->data, SWN_PAGE), hi = (arg->data + arg->bytes) / SWN_PAGE * SWN_PAGE;
         struct swn_range *r = range_for(e, lo, hi);
+        if (!r && !swn_mapped_file_is_at((void *)arg->data, arg->bytes) && !swn_arena_find(e->arena, arg->data))
+            swn_untracked_read(e, arg->data, arg->bytes);
         arg->data = r ? lo : 0;
         arg->bytes = arg->upto = r ? hi - lo : 0;
     }

@@ -1,5 +1,5 @@
 /* skeleton/load/mapped_file.h - weights that lie in a file the program mapped itself: torch.load(mmap=True),
- * safetensors.
+ * safetensors; np.load(mmap_mode='c').
  *
  * The engine serves them from where they lie. The mapping is the program's and stays; each tensor in it that an
  * operator is seen to read becomes a range (its whole pages), streamed from that file: fetched past the page cache and
@@ -14,10 +14,26 @@
 
 #include "skeleton/engine/engine_internal.h"
 
+/* Smaller mappings are not worth a table. */
+#define SWN_MAPPED_LEAST ((size_t)1 << 20)
+
+/* The same for a mapping that is not PyTorch's own but the program's (numpy, the mmap module): left alone where
+ * somebody may write to the file, or where descriptors are scarce. No lock held. */
+void swn_mapped_file_of_program(void *addr, size_t len, int fd, off_t off);
+/* Those that there are when the engine starts. No lock held. */
+void swn_mapped_file_look_before(void);
+
 /* PyTorch has mapped a file, privately and writable. No lock held. */
 void swn_mapped_file_begin(void *addr, size_t len, int fd, off_t off);
 /* The program is about to unmap addresses. Cheap where no file is mapped there. No lock held. */
 void swn_mapped_file_end(void *addr, size_t len);
+
+/* The program drops pages (MADV_DONTNEED, whole ones): those of mapped files have the file's bytes again, and lose what
+ * was stored there. 0, or -errno: none has been dropped, or not all. Cheap where no file is mapped there. No lock held.
+ */
+int swn_mapped_file_drop(void *addr, size_t len);
+/* Whether a file is mapped at some of the addresses. No lock held. */
+int swn_mapped_file_is_at(const void *addr, size_t len);
 
 /* The program maps a file to read, perhaps the header of a checkpoint. Cheap except for large files. No lock held. */
 void swn_mapped_file_looking(size_t len, int fd);

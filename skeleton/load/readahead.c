@@ -87,7 +87,7 @@ void swn_load_look_into(struct swn_extent_file *file)
     struct swn_layout *layout;
     char why[SWN_ERRMSG];
     s->watched = 1;
-    if (swn_checkpoint_open_fd(&c, e->io, file->fetch.fd, file->dir, why))
+    if (swn_checkpoint_open_places(&c, e->io, file->fetch.fd, file->dir, -1, why))
         return; /* an unreadable format: the pages come one at a time */
     if (swn_layout_create(&layout, c))
         swn_checkpoint_close(c, e->io);

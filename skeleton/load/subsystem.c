@@ -3,6 +3,7 @@
 #include "skeleton/load/compressed_read.h"
 #include "skeleton/load/load.h"
 #include "skeleton/load/mapped_file.h"
+#include "skeleton/load/untracked.h"
 
 static struct swn_range *successor(struct swn_engine *e, const struct swn_range *r)
 {
@@ -66,6 +67,7 @@ const struct swn_subsystem swn_load_subsystem = {
     .start = start,
     .fork_child = fork_child,
     .stats = stats,
+    .unlocked = swn_untracked_look,
     .exit = at_exit,
     .op = &filter,
 };

@@ -5,7 +5,6 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
-#include <time.h>
 
 #include "blocks/memory/fetch_queue.h"
 #include "profiles/disk_speed.h"
@@ -18,7 +17,7 @@
 #define AHEAD 2
 /* Seconds: a disk that takes longer to write the scratch file gets a smaller one. */
 #define MOST_S 2.0
-#define LAST_READ_S 2
+#define LAST_READ_NS (uint64_t)2000000000
 /* Batches of reads: short, long and short ones (struct swn_disk_speed separates the cost of a byte from that of a
  * read). After these no read is under way for a moment, so that the next one waits for the disk's answer. */
 #define ROWS 3
@@ -43,7 +42,7 @@ struct swn_io_load {
     pthread_mutex_t lock;
     pthread_cond_t told;
     pthread_cond_t rested;
-    int task;
+    int task, is_over;
     _Atomic int ready;
     /* Busy, and at rest. */
     struct swn_disk_speed pace[2];
@@ -139,6 +138,10 @@ static void *run(void *arg)
     if (fetch)
         swn_fetch_stop(fetch);
     swn_scratch_close(&s);
+    swn_lock(&c->lock);
+    c->is_over = 1;
+    pthread_cond_signal(&c->rested);
+    swn_unlock(&c->lock);
     return NULL;
 }
 
@@ -210,14 +213,19 @@ void swn_io_load_end(struct swn_io_load *c)
 
 void swn_io_load_stop(struct swn_io_load *c)
 {
-    struct timespec until;
+    uint64_t until = (uint64_t)(swn_seconds() * 1e9) + LAST_READ_NS;
+    int is_over;
     tell(c, ENDED);
-    clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_sec += LAST_READ_S;
-    if (pthread_timedjoin_np(c->thread, NULL, &until)) {
+    swn_lock(&c->lock);
+    while (!c->is_over && !swn_cond_wait_until(&c->rested, &c->lock, until))
+        ;
+    is_over = c->is_over;
+    swn_unlock(&c->lock);
+    if (!is_over) {
         pthread_detach(c->thread); /* it still uses c */
         return;
     }
+    pthread_join(c->thread, NULL);
     pthread_mutex_destroy(&c->lock);
     pthread_cond_destroy(&c->told);
     pthread_cond_destroy(&c->rested);

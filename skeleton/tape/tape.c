@@ -207,21 +207,32 @@ size_t swn_tape_cuts(const struct swn_tape *t)
     return t->cuts;
 }
 
+uint64_t swn_tape_weight_bytes(const struct swn_tape *t, size_t begin, size_t end)
+{
+    uint64_t sum = 0;
+
+    for (size_t s = begin; s < end && s < t->steps_count; s++)
+        if (__builtin_add_overflow(sum, t->steps[s].weight_bytes, &sum))
+            return UINT64_MAX;
+    return sum;
+}
+
 static uint64_t cost_of(const struct swn_tape *t, const uint64_t *cost, size_t step)
 {
     return cost ? cost[step] : t->steps[step].weight_bytes + 1;
 }
 
-/* How many groups are needed if none may cost more than `limit`: each takes what fits, up to a cut. A stretch without
- * cuts that costs more is a group all the same. Fills first[] as far as `most` goes. */
-static size_t groups_within(const struct swn_tape *t, const uint64_t *cost, uint64_t limit, size_t most, size_t *first)
+/* How many groups the steps from `begin` to `end` need if none may cost more than `limit`: each takes what fits, up to
+ * a cut. A stretch without cuts that costs more is a group all the same. Fills first[] as far as `most` goes. */
+static size_t groups_within(const struct swn_tape *t, const uint64_t *cost, size_t begin, size_t end, uint64_t limit,
+                            size_t most, size_t *first)
 {
     uint64_t group = 0, stretch = 0; /* costs: of the group up to its last cut, and of what follows that */
-    size_t groups = 1, begin = 0, cut = 0;
+    size_t groups = 1, cut = begin;
 
-    first[0] = 0;
-    for (size_t s = 0; s < t->steps_count; s++) {
-        if (t->steps[s].is_cut) {
+    first[0] = begin;
+    for (size_t s = begin; s < end; s++) {
+        if (t->steps[s].is_cut && s > begin) {
             group += stretch;
             stretch = 0;
             cut = s;
@@ -241,26 +252,35 @@ static size_t groups_within(const struct swn_tape *t, const uint64_t *cost, uint
 
 size_t swn_tape_groups(const struct swn_tape *t, const uint64_t *cost, size_t most, size_t *first)
 {
-    uint64_t low = 0, high = 0;
+    return swn_tape_groups_between(t, cost, 0, t->steps_count, most, first);
+}
 
-    if (t->steps_count == 0 || most == 0)
+size_t swn_tape_groups_between(const struct swn_tape *t, const uint64_t *cost, size_t begin, size_t end, size_t most,
+                               size_t *first)
+{
+    uint64_t low = 0, high = 0;
+    size_t pieces = 1;
+
+    if (begin >= end || end > t->steps_count || most == 0)
         return 0;
-    if (most > t->cuts) {
-        for (size_t s = 0, g = 0; s < t->steps_count; s++)
-            if (s == 0 || t->steps[s].is_cut)
+    for (size_t s = begin + 1; s < end; s++)
+        pieces += (size_t)t->steps[s].is_cut;
+    if (most >= pieces) {
+        for (size_t s = begin, g = 0; s < end; s++)
+            if (s == begin || t->steps[s].is_cut)
                 first[g++] = s;
-        return t->cuts + 1;
+        return pieces;
     }
-    for (size_t s = 0; s < t->steps_count; s++)
+    for (size_t s = begin; s < end; s++)
         if (__builtin_add_overflow(high, cost_of(t, cost, s), &high))
             high = UINT64_MAX;
     /* The least limit with which `most` groups are enough. */
     while (low < high) {
         uint64_t limit = low + (high - low) / 2;
-        if (groups_within(t, cost, limit, most, first) <= most)
+        if (groups_within(t, cost, begin, end, limit, most, first) <= most)
             high = limit;
         else
             low = limit + 1;
     }
-    return groups_within(t, cost, low, most, first);
+    return groups_within(t, cost, begin, end, low, most, first);
 }

@@ -53,6 +53,9 @@ const uint32_t *swn_tape_dead_after(const struct swn_tape *t, size_t step, size_
 /* Inputs of the model that no step reads, and which are no results. */
 const uint32_t *swn_tape_unread(const struct swn_tape *t, size_t *count);
 
+/* Bytes of weights of the steps from `begin` up to `end`. */
+uint64_t swn_tape_weight_bytes(const struct swn_tape *t, size_t begin, size_t end);
+
 /* Whether a request can be set aside between step - 1 and `step`. Never at 0 and at the end. */
 int swn_tape_is_cut(const struct swn_tape *t, size_t step);
 size_t swn_tape_cuts(const struct swn_tape *t);
@@ -62,5 +65,8 @@ size_t swn_tape_cuts(const struct swn_tape *t);
  * room for `most`, with the first step of each group. The number of groups, 0 for a tape without steps. With `most`
  * above the number of cuts, each cut is used. */
 size_t swn_tape_groups(const struct swn_tape *t, const uint64_t *cost, size_t most, size_t *first);
+/* The same of the steps from `begin` up to `end`, both of which are ends of the tape or cuts. */
+size_t swn_tape_groups_between(const struct swn_tape *t, const uint64_t *cost, size_t begin, size_t end, size_t most,
+                               size_t *first);
 
 #endif

@@ -19,11 +19,14 @@ def pytest_configure(config):
     config.addinivalue_line("markers", "slow: more than about 20 s, left out by -m 'not slow'")
     config.addinivalue_line("markers", "halved: each parameter is met with either PyTorch, but not in all combinations: the "
                             "others are slow")
-    config.addinivalue_line("markers", "forked: of each test one combination starts its swapped programs, the others fork them "
-                            "after `import torch`, as tests/README.md says")
-    config.addinivalue_line("markers", "whole: starts its programs, though its file is marked forked")
+    config.addinivalue_line("markers", "forked(PROGRAM): of each test, or of all that run the program, one combination starts its "
+                            "swapped programs, each once; all others are forked after `import torch`, as tests/README.md says")
+    config.addinivalue_line("markers", "starts: of those marked forked the one that starts each of its programs once (set here)")
+    config.addinivalue_line("markers", "whole: starts all its programs, though its file is marked forked")
     config.addinivalue_line("markers", "unified: of devices; `ctest -L unified` runs them too")
     config.addinivalue_line("markers", "alone: compares times, or what memory there is; scripts/test runs nothing beside it")
+    config.addinivalue_line("markers", "presses: has programs wait for memory; others would wait until the kernel's average of that "
+                            "has fallen, so it comes last")
     config.addinivalue_line("markers", "timed: compares real times, by harness.in_time; where these are not as they should be, "
                             f"it has {TRIES} tries")
 
@@ -47,30 +50,40 @@ def _of_newer(item):
     return harness.TORCH213 in params or "torch213" in item.fixturenames
 
 
-def _keep_whole(items):
-    """Of each test marked forked one combination that is not slow becomes whole, by turns under either PyTorch: so each test
-    has one. What is slow is whole as well: `scripts/test` runs it when time does not matter."""
+def _start(item):
+    """What tests of a file have in common that is to be started once: their function. Where the marker names a program, all
+    tests of the file run it, and a start differs by the device."""
+    program = item.get_closest_marker("forked").args
+    if not program:
+        return item.originalname
+    params = item.callspec.params if hasattr(item, "callspec") else {}
+    return *program, params.get("device")
+
+
+def _choose_starts(items):
+    """Of the tests marked forked that have a start in common one that is not slow starts its programs, by turns under either
+    PyTorch: so each has one. What is slow is whole: `scripts/test` runs it when time does not matter."""
     tests = collections.defaultdict(dict)
     for item in items:
-        if item.get_closest_marker("forked"):
+        if item.get_closest_marker("forked") and not item.get_closest_marker("whole"):
             if item.get_closest_marker("slow"):
                 item.add_marker("whole")
             else:
-                tests[item.path].setdefault(item.originalname, []).append(item)
-    for functions in tests.values():
-        for number, same in enumerate(functions.values()):
+                tests[item.path].setdefault(_start(item), []).append(item)
+    for starts in tests.values():
+        for number, same in enumerate(starts.values()):
             wanted = [item for item in same if _of_newer(item) == bool(number % 2)]
-            (wanted or same)[0].add_marker("whole")
+            (wanted or same)[0].add_marker("starts")
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
-    """Marks what is slow for its number, and what is whole; -m comes after. The files with most tests come first: where several run at once
-    (pytest-xdist), the short ones fill up the end."""
+    """Marks what is slow for its number, and what starts its programs; -m comes after. The files with most tests come first:
+    where several run at once (pytest-xdist), the short ones fill up the end."""
     _halve(items)
-    _keep_whole(items)
+    _choose_starts(items)
     tests = collections.Counter(item.path for item in items)
-    items.sort(key=lambda item: (-tests[item.path], item.path))
+    items.sort(key=lambda item: (bool(item.get_closest_marker("presses")), -tests[item.path], item.path))
 
 
 def _usable(torch):
@@ -111,9 +124,12 @@ def pytest_pyfunc_call(pyfuncitem):
 
 @pytest.fixture(autouse=True)
 def _beginning(request):
-    """How harness.both and harness.swapped begin their programs in this test."""
+    """How harness.both, swapped and run begin their programs in this test."""
     node = request.node
-    harness.forks = bool(node.get_closest_marker("forked") and not node.get_closest_marker("whole"))
+    harness.started.clear()
+    harness.forks = harness.Forks.NONE
+    if node.get_closest_marker("forked") and not node.get_closest_marker("whole"):
+        harness.forks = harness.Forks.REPEATED if node.get_closest_marker("starts") else harness.Forks.ALL
 
 
 @pytest.fixture(params=harness.ALL_TORCH, ids=lambda torch: f"torch{torch.name}")

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "scheduler/json/json_scan.h"
-#include "scheduler/serve/model_config.h"
+#include "scheduler/config/model_config.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

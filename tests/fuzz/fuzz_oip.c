@@ -2,14 +2,14 @@
  * end.
  *
  * What is read has consistent sizes, its tensors can be written into just their bytes or are refused, and what an
- * answer with the same tensors says as JSON reads back with the same bytes.
+ * answer with the same tensors says as JSON reads back with the same bytes. The body is read without JSON, too.
  */
 #define _GNU_SOURCE
 #include <stdlib.h>
 #include <string.h>
 
-#include "scheduler/serve/oip.h"
-#include "scheduler/serve/oip_answer.h"
+#include "scheduler/oip/oip.h"
+#include "scheduler/oip/oip_answer.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -93,6 +93,26 @@ static void use(unsigned input)
     free(to);
 }
 
+/* The same bytes as a body without JSON, for an input of which the first two bytes tell type and shape. */
+static void read_raw(const uint8_t *data, size_t size, unsigned type, unsigned shape)
+{
+    static const int64_t sizes[] = {-1, 1, 3, 0};
+    struct swn_wire_tensor x = {.name = "x", .element = type % SWN_ELEMENTS, .rank = shape & 3};
+    char *room = malloc(SWN_OIP_RAW_ROOM + size);
+
+    expect(room != NULL);
+    memcpy(room + SWN_OIP_RAW_ROOM, data, size);
+    for (unsigned d = 0; d < x.rank; d++)
+        x.shape[d] = sizes[shape >> (2 + 2 * d) & 3];
+    if (swn_oip_parse_raw(room + SWN_OIP_RAW_ROOM, size, &x, type > 127, &request, &error)) {
+        expect_reason();
+    } else {
+        expect(request.input_count == 1 && request.input_bytes == request.inputs[0].tensor.bytes);
+        use(0);
+    }
+    free(room);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     size_t json_bytes;
@@ -102,6 +122,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         return 0;
     json_bytes = (size_t)data[0] << 8 | data[1];
     size -= 2;
+    read_raw(data + 2, size, data[0], data[1]);
     json_bytes = json_bytes ? json_bytes : size;
     body = malloc(size ? size : 1);
     expect(body != NULL);

@@ -4,13 +4,27 @@
  * What it does with a model is in the model's file, words NAME=VALUE:
  *   inputs=N type=WORD rank=N   what it takes (1, FP32, 2); its outputs are the same
  *   groups=N                    layer groups (3)
+ *   weights=N                   MiB of them (1)
+ *   least=N                     MiB: a smaller budget is refused
  *   slow_ms=N                   each group takes as long
+ *   missing=N                   each group has N MiB of weights, none of which is ever in memory
+ *   dense=N                     of these, in each group from the N-th on all are of dense layers (none)
+ *   working=N state=N           MiB that a request takes in each group, and holds between two; so it says
+ *   like=N common=N             its first groups (all) are those of other models with that number
+ *   alone=1                     the second group of a request has no memory while the engine has another request
+ *   astray=1                    answers say that their outputs lie where the server gave no room
  *   fail=TEXT                   each run fails, with this text
  *   refuse=TEXT                 the model is not loaded, for this reason
+ *   load_wait=FILE              loading does not end before the file is there
  *   die=SIGNAL                  runs end the process; with die_if=FILE only if the file is there, and it is removed
  *   die_on_load=SIGNAL          so does loading
+ *   wait_for=FILE               a run does not end before the file is there
  *   hang_if=FILE                a run does not end if the file is there; it is removed
- * With FAKE_LOG=FILE in the environment it notes there what it is told, a line each.
+ *   close=1                     runs close the socket, and the process goes on
+ *   child=1                     loading leaves a child that holds the socket, and does not end by itself
+ * With FAKE_LOG=FILE in the environment it notes there what it is told, a line each: of RUN the request, its group, its
+ * model, and MODEL:GROUP of each step that is foretold. A run fails if it foretells what no model has. With
+ * FAKE_GATE=FILE it is not up before the file is there.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -33,10 +47,10 @@
 
 static struct model {
     int is_loaded;
-    unsigned inputs, rank, groups, slow_ms;
+    unsigned inputs, rank, groups, slow_ms, missing, dense, alone, weights, astray, like, common, working, state;
     enum swn_element type;
-    int die, die_on_load;
-    char fail[128], refuse[128], die_if[256], hang_if[256];
+    int die, die_on_load, closes, child;
+    char fail[128], refuse[128], die_if[256], hang_if[256], wait_for[256], load_wait[256];
 } models[MODELS];
 
 static struct request {
@@ -48,7 +62,7 @@ static struct request {
 } requests[REQUESTS];
 
 static char *buffer;
-static uint64_t buffer_bytes;
+static uint64_t buffer_bytes, least_bytes;
 static int log_fd = -1;
 
 static void note(const char *what, uint64_t id, uint32_t group)
@@ -57,11 +71,40 @@ static void note(const char *what, uint64_t id, uint32_t group)
         dprintf(log_fd, "%s %" PRIu64 " %u\n", what, id, group);
 }
 
+static void note_run(const struct swn_engine_message *m)
+{
+    char steps[SWN_WIRE_STEPS * 24] = "";
+
+    for (uint32_t i = 0, at = 0; i < m->foretold; i++)
+        at += (uint32_t)snprintf(steps + at, sizeof steps - at, " %u:%u", m->steps[i].model, m->steps[i].group);
+    if (log_fd >= 0)
+        dprintf(log_fd, "RUN %" PRIu64 " %u %u%s\n", m->request, m->group, m->model, steps);
+}
+
+/* Whether each step is a group of a model that is loaded, and none is there twice in a row. */
+static int is_sound(const struct swn_engine_message *m)
+{
+    for (uint32_t i = 0; i < m->foretold; i++) {
+        const struct swn_wire_step *step = &m->steps[i];
+        const struct model *model = &models[step->model % MODELS];
+        if (!model->is_loaded || step->group >= model->groups ||
+            (i && step->model == step[-1].model && step->group == step[-1].group))
+            return 0;
+    }
+    return 1;
+}
+
 /* Whatever handlers a sanitizer has put there. */
 static void die(int sig)
 {
     signal(sig, SIG_DFL);
     raise(sig);
+}
+
+static void await_file(const char *file)
+{
+    while (*file && access(file, F_OK))
+        nanosleep(&(struct timespec){.tv_nsec = 2000000}, NULL);
 }
 
 static void take_word(struct model *m, char *word)
@@ -77,14 +120,38 @@ static void take_word(struct model *m, char *word)
         m->rank = n;
     else if (!strcmp(word, "type"))
         m->type = swn_element_named(value, strlen(value));
+    else if (!strcmp(word, "weights"))
+        m->weights = n;
+    else if (!strcmp(word, "least"))
+        least_bytes = (uint64_t)n << 20;
     else if (!strcmp(word, "groups"))
         m->groups = n;
     else if (!strcmp(word, "slow_ms"))
         m->slow_ms = n;
+    else if (!strcmp(word, "missing"))
+        m->missing = n;
+    else if (!strcmp(word, "dense"))
+        m->dense = n;
+    else if (!strcmp(word, "like"))
+        m->like = n;
+    else if (!strcmp(word, "common"))
+        m->common = n;
+    else if (!strcmp(word, "working"))
+        m->working = n;
+    else if (!strcmp(word, "state"))
+        m->state = n;
+    else if (!strcmp(word, "alone"))
+        m->alone = n;
+    else if (!strcmp(word, "astray"))
+        m->astray = n;
     else if (!strcmp(word, "die"))
         m->die = (int)n;
     else if (!strcmp(word, "die_on_load"))
         m->die_on_load = (int)n;
+    else if (!strcmp(word, "close"))
+        m->closes = (int)n;
+    else if (!strcmp(word, "child"))
+        m->child = (int)n;
     else if (!strcmp(word, "fail"))
         snprintf(m->fail, sizeof m->fail, "%s", value);
     else if (!strcmp(word, "refuse"))
@@ -93,6 +160,10 @@ static void take_word(struct model *m, char *word)
         snprintf(m->die_if, sizeof m->die_if, "%s", value);
     else if (!strcmp(word, "hang_if"))
         snprintf(m->hang_if, sizeof m->hang_if, "%s", value);
+    else if (!strcmp(word, "wait_for"))
+        snprintf(m->wait_for, sizeof m->wait_for, "%s", value);
+    else if (!strcmp(word, "load_wait"))
+        snprintf(m->load_wait, sizeof m->load_wait, "%s", value);
 }
 
 static enum swn_engine_status load(struct model *m, const char *path, const char **text)
@@ -110,8 +181,12 @@ static enum swn_engine_status load(struct model *m, const char *path, const char
     *m = (struct model){.inputs = 1, .rank = 2, .groups = 3, .type = SWN_ELEMENT_FP32};
     while ((word = strsep(&save, " \n")))
         take_word(m, word);
+    await_file(m->load_wait);
     if (m->die_on_load)
         die(m->die_on_load);
+    if (m->child && fork() == 0)
+        for (;;)
+            pause();
     *text = m->refuse;
     if (*m->refuse)
         return SWN_ENGINE_UNREADABLE;
@@ -131,6 +206,29 @@ static unsigned describe(const struct model *m, struct swn_wire_tensor *tensors)
             t->shape[d] = -1;
     }
     return m->inputs;
+}
+
+static void weigh(const struct model *m, struct swn_engine_message *answer)
+{
+    static struct swn_wire_group groups[SWN_WIRE_GROUPS];
+
+    answer->weighed = m->groups < SWN_WIRE_GROUPS ? m->groups : SWN_WIRE_GROUPS;
+    answer->weights = groups;
+    for (unsigned i = 0; i < answer->weighed; i++)
+        groups[i] = (struct swn_wire_group){.bytes = (uint64_t)m->missing << 20,
+                                            .dense = m->dense && i + 1 >= m->dense ? (uint64_t)m->missing << 20 : 0,
+                                            .identity = m->like && i < m->common ? m->like * UINT64_C(1000) + i : 0,
+                                            .activation_bytes = ((uint64_t)(m->working + m->state) << 20) + 1,
+                                            .state_bytes = i ? (uint64_t)m->state << 20 : 0};
+}
+
+static unsigned count_requests(void)
+{
+    unsigned n = 0;
+
+    for (int i = 0; i < REQUESTS; i++)
+        n += requests[i].id != 0;
+    return n;
 }
 
 static struct request *find(uint64_t id)
@@ -170,7 +268,35 @@ static enum swn_engine_status begin(const struct swn_engine_message *m, struct m
     return SWN_ENGINE_OK;
 }
 
-static enum swn_engine_status run(const struct swn_engine_message *m, struct swn_engine_message *answer)
+static enum swn_engine_status store(const struct swn_engine_message *m);
+
+/* Outputs that fit into the room of RUN. */
+static void store_at_once(const struct swn_engine_message *m, struct request *r, struct swn_engine_message *answer)
+{
+    static struct swn_wire_tensor tensors[SWN_WIRE_TENSORS];
+    const struct swn_wire_tensor *room = &m->tensors[m->inputs];
+    uint64_t used = 0;
+
+    for (unsigned i = 0; i < r->count; i++) {
+        tensors[i] = r->tensors[i];
+        tensors[i].offset = tensors[i].bytes ? room->offset + used : 0;
+        used += (tensors[i].bytes + 63) & ~UINT64_C(63);
+    }
+    if (used > room->bytes)
+        return;
+    answer->tensors = tensors;
+    if (!r->model->astray) {
+        struct swn_engine_message order = {.request = m->request, .outputs = r->count, .tensors = tensors};
+        note("ROOM", m->request, m->group);
+        answer->is_stored = store(&order) == SWN_ENGINE_OK;
+        return;
+    }
+    tensors[0].offset = room->offset >= 64 ? 0 : room->offset + 64; /* where it was not told to write */
+    answer->is_stored = 1;
+    forget(r);
+}
+
+static enum swn_engine_status run(const struct swn_engine_message *m, int socket, struct swn_engine_message *answer)
 {
     struct model *model = &models[m->model % MODELS];
     struct request *r;
@@ -180,13 +306,29 @@ static enum swn_engine_status run(const struct swn_engine_message *m, struct swn
     r = find(m->request);
     if (status || !r || !model->is_loaded)
         return status ? status : SWN_ENGINE_UNKNOWN;
+    answer->text = "what is foretold cannot come";
+    if (!is_sound(m)) {
+        forget(r);
+        return SWN_ENGINE_FAILED;
+    }
     if (model->die && (!*model->die_if || is_there(model->die_if)))
         die(model->die);
-    if (is_there(model->hang_if))
+    if (model->closes)
+        close(socket);
+    if (model->closes || is_there(model->hang_if))
         for (;;)
             pause();
+    await_file(model->wait_for);
     nanosleep(&(struct timespec){model->slow_ms / 1000, model->slow_ms % 1000 * 1000000L}, NULL);
+    answer->ns += model->slow_ms * UINT64_C(1000000);
     answer->groups = model->groups;
+    answer->read_bytes = (uint64_t)model->missing << 20;
+    weigh(model, answer);
+    if (model->alone && m->group == 1 && count_requests() > 1) {
+        answer->text = "no memory beside others";
+        forget(r);
+        return SWN_ENGINE_NO_MEMORY;
+    }
     answer->text = model->fail;
     if (*model->fail) {
         forget(r);
@@ -195,6 +337,8 @@ static enum swn_engine_status run(const struct swn_engine_message *m, struct swn
     if (m->group + 1 == model->groups) {
         answer->outputs = r->count;
         answer->tensors = r->tensors;
+        if (m->outputs)
+            store_at_once(m, r, answer);
     }
     return SWN_ENGINE_OK;
 }
@@ -214,8 +358,13 @@ static enum swn_engine_status store(const struct swn_engine_message *m)
 static int answer_to(const struct swn_engine_message *m, int socket, struct swn_engine_packet *out)
 {
     static struct swn_wire_tensor tensors[SWN_WIRE_TENSORS];
-    struct swn_engine_message answer = {
-        .op = m->op + 1, .request = m->request, .model = m->model, .group = m->group, .ns = 1000, .text = ""};
+    struct swn_engine_message answer = {.op = m->op + 1,
+                                        .request = m->request,
+                                        .model = m->model,
+                                        .group = m->group,
+                                        .ns = 1000,
+                                        .text = "",
+                                        .joined = m->op == SWN_ENGINE_RUN};
     struct model *model = &models[m->model % MODELS];
 
     switch (m->op) {
@@ -223,9 +372,10 @@ static int answer_to(const struct swn_engine_message *m, int socket, struct swn_
         note("LOAD", m->model, 0);
         answer.status = load(model, m->text, &answer.text);
         answer.groups = model->groups;
-        answer.weight_bytes = 1 << 20;
+        answer.weight_bytes = (uint64_t)(model->weights ? model->weights : 1) << 20;
         answer.inputs = answer.outputs = answer.status ? 0 : describe(model, tensors);
         answer.tensors = tensors;
+        weigh(model, &answer);
         break;
     case SWN_ENGINE_UNLOAD:
         note("UNLOAD", m->model, 0);
@@ -233,12 +383,17 @@ static int answer_to(const struct swn_engine_message *m, int socket, struct swn_
         model->is_loaded = 0;
         break;
     case SWN_ENGINE_RUN:
-        note("RUN", m->request, m->group);
-        answer.status = run(m, &answer);
+        note_run(m);
+        answer.status = run(m, socket, &answer);
         break;
     case SWN_ENGINE_STORE:
         note("STORE", m->request, 0);
         answer.status = store(m);
+        break;
+    case SWN_ENGINE_BUDGET:
+        note("BUDGET", m->budget_bytes, 0);
+        answer.status = m->budget_bytes < least_bytes ? SWN_ENGINE_NO_MEMORY : SWN_ENGINE_OK;
+        answer.budget_bytes = answer.status ? least_bytes : m->budget_bytes;
         break;
     default:
         note("DROP", m->request, 0);
@@ -272,6 +427,7 @@ int main(int argc, char **argv)
     buffer = mmap(NULL, buffer_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (buffer == MAP_FAILED)
         return 2;
+    await_file(getenv("FAKE_GATE") ? getenv("FAKE_GATE") : "");
     int rc = swn_engine_wire_send(socket, out, &m);
     while (rc == 0 && (rc = swn_engine_wire_receive(socket, in, buffer_bytes, &m)) > 0)
         rc = answer_to(&m, socket, out);

@@ -20,9 +20,18 @@ int ctl_set(int argc, char **argv);
 int ctl_total(int argc, char **argv);
 int ctl_drain(int argc, char **argv);
 int ctl_plan(int argc, char **argv);
+int ctl_serve(int argc, char **argv);
 int ctl_profile(int argc, char **argv);
 int ctl_verify(int argc, char **argv);
+/* `verify` of a server's models instead of a program; whether that is meant: an option says so, before the command. */
+int ctl_verify_repository(int argc, char **argv);
+int ctl_verifies_repository(int argc, char **argv);
 int ctl_cache(int argc, char **argv);
+int ctl_doctor(int argc, char **argv);
+int ctl_add_torch(int argc, char **argv);
+
+/* The interpreter that doctor and add-torch are about: `named`, else SWAPNET_PYTHON, else python3. */
+const char *ctl_python(const char *named);
 
 /* The exit status of the command under `swapnetctl run`, 128 + N if signal N ended it; or -errno. The program gets the
  * signals of the terminal's keys itself; ctl_run_child passes on the other signals that end programs. The new process

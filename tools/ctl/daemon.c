@@ -16,8 +16,9 @@
 #include "base/size.h"
 #include "base/errmsg.h"
 
-/* A list of 4096 processes, as many as swapnetd may be told to serve. */
-#define ANSWER_MOST (4 << 20)
+/* A list of 4096 processes, as many as swapnetd may be told to serve, has half of that, and so has a server with as
+ * many models. */
+#define ANSWER_MOST (8 << 20)
 
 /* also: a user whose server is trusted beside root's and this user's own; (uid_t)-1: none. */
 static int ask(const char *path, const char *request, uid_t also, json_t **out)
@@ -174,7 +175,12 @@ int ctl_total(int argc, char **argv)
     int format = SWN_CLI_TABLE, rc = take_words(argc, argv, 1, &format);
     if (rc)
         return rc == 1 ? SWN_CLI_OK : SWN_CLI_USAGE;
-    if (strcmp(argv[optind], "auto") && (swn_parse_size(argv[optind], &bytes) || !bytes)) {
+    rc = strcmp(argv[optind], "auto") ? swn_parse_size(argv[optind], &bytes) : 0;
+    if (rc == -ERANGE || bytes > SWN_MEMORY_MOST_BYTES) {
+        swn_cli_error("total '%s' is too large: it can be " SWN_MEMORY_MOST_TEXT " at most", argv[optind]);
+        return SWN_CLI_USAGE;
+    }
+    if (rc || (!bytes && strcmp(argv[optind], "auto"))) {
         swn_cli_error("'%s' is not a total: use e.g. 256M or 2G, or auto", argv[optind]);
         return SWN_CLI_USAGE;
     }

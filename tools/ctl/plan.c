@@ -99,7 +99,11 @@ static int take_options(struct what_if *w, int argc, char **argv)
             return 1;
         } else if (opt == 't') {
             rc = swn_parse_size(optarg, &w->total);
-            if (rc)
+            if (!rc && w->total > SWN_MEMORY_MOST_BYTES)
+                rc = -ERANGE;
+            if (rc == -ERANGE)
+                swn_cli_error("total '%s' is too large: it can be " SWN_MEMORY_MOST_TEXT " at most", optarg);
+            else if (rc)
                 swn_cli_error("total '%s' is not a size: use e.g. 843M or 2G", optarg);
         } else if (opt == OPT_POLICY) {
             rc = swn_divide_parse(optarg, &w->policy);

@@ -18,6 +18,9 @@
 #include "base/size.h"
 #include "base/errmsg.h"
 
+/* A server tells of each of its models. */
+#define ANSWER_MOST (8 << 20)
+
 /* The fields of a process, in the order of JSON and CSV; fields with a title are in the table. */
 enum kind { TEXT, COUNT, BYTES, NANOSECONDS, URGENCY };
 
@@ -66,6 +69,8 @@ static json_t *entry(json_t *answer)
             value = good ? json_incref(value) : json_null();
         json_object_set_new(e, columns[i].key, value);
     }
+    if (e && json_is_object(json_object_get(answer, "serve")))
+        json_object_set(e, "serve", json_object_get(answer, "serve"));
     return e;
 }
 
@@ -73,8 +78,10 @@ static json_t *entry(json_t *answer)
  * closed for another reason. */
 static int query(const char *path, char **text)
 {
-    int rc = swn_control_query(path, "status", text);
-    return rc == -ECONNRESET || rc == -EPIPE || rc == -EPROTO ? swn_control_query(path, "status", text) : rc;
+    static const char status[] = "{\"op\":\"status\"}";
+    int rc = swn_control_ask(path, status, ANSWER_MOST, NULL, text);
+    return rc == -ECONNRESET || rc == -EPIPE || rc == -EPROTO ? swn_control_ask(path, status, ANSWER_MOST, NULL, text)
+                                                              : rc;
 }
 
 static void ask(json_t *processes, const char *path, const char *pid)
@@ -271,6 +278,7 @@ static void print_table(const json_t *root)
         putchar('\n');
         print_kept(process);
     }
+    json_array_foreach(processes, i, process) ctl_print_server(process);
 }
 
 static void print_csv(const json_t *root)

@@ -14,6 +14,8 @@ int ctl_is_pid(const char *text);
 /* {"schema":1,"total_bytes":N|null,"processes":[...]}, with the daemon's report if there is a daemon. The caller drops
  * it. Prints on stderr which processes did not answer. */
 json_t *ctl_collect(const struct ctl_filter *filter);
+/* The engines and models of a swapnet-serve, as a table; of another process nothing. */
+void ctl_print_server(const json_t *process);
 /* enum swn_cli_format */
 void ctl_print(json_t *root, int format);
 

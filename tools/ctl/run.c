@@ -179,11 +179,13 @@ int ctl_run_check(void)
     return rc ? rc : check_words();
 }
 
-/* Puts the library in front of what LD_PRELOAD says. 0; -errno: said why. */
-static int preload(void)
+/* Puts the library in front of what LD_PRELOAD says, if the command can have it. 0; -errno: said why. */
+static int preload(const char *command)
 {
-    char library[PATH_MAX], why[SWN_ERRMSG], *list;
+    char library[PATH_MAX], program[PATH_MAX], why[SWN_ERRMSG], *list;
     int rc = swn_preload_find(getenv("SWAPNET_LIBRARY"), library, why);
+    if (!rc && !swn_preload_program(command, program)) /* else execvp says what is wrong */
+        rc = swn_preload_fits(library, program, why);
     if (rc) {
         swn_cli_error("%s", why);
         return rc;
@@ -233,7 +235,7 @@ int ctl_run(int argc, char **argv)
     int rc = take_options(argc, argv, &profile);
     if (rc == 1)
         return SWN_CLI_OK;
-    if (rc || ctl_share_resolve(profile) || ctl_run_check() != 0 || preload() != 0)
+    if (rc || ctl_share_resolve(profile) || ctl_run_check() != 0 || preload(argv[optind]) != 0)
         return CTL_RUN_FAILED;
     char **command = argv + optind;
     execvp(command[0], command);

@@ -456,6 +456,8 @@ static int verify(struct verify *v)
 int ctl_verify(int argc, char **argv)
 {
     static struct verify v;
+    if (ctl_verifies_repository(argc, argv))
+        return ctl_verify_repository(argc, argv);
     int rc = take_options(&v, argc, argv);
     if (rc == 1)
         return SWN_CLI_OK;

@@ -45,7 +45,7 @@ static int progress(void *user, uint64_t done, uint64_t total)
     if (!b->shown || (done < total && seconds_since(&b->last) < 0.1))
         return 0;
     clock_gettime(CLOCK_MONOTONIC, &b->last);
-    int filled = (int)(BAR * (double)done / (double)total);
+    int filled = (int)((double)BAR * (double)done / (double)total);
     memset(line, '#', (size_t)filled);
     memset(line + filled, '.', (size_t)(BAR - filled));
     line[BAR] = 0;

@@ -71,8 +71,9 @@ static int is_contiguous(const struct swn_store_tensor *t)
 static json_t *describe(const struct swn_store_tensor *t, uint64_t begin, uint64_t bytes)
 {
     json_t *shape = json_array();
+    unsigned packed = swn_dtype_safetensors_elements(t->dtype);
     for (uint32_t i = 0; i < t->ndim; i++)
-        json_array_append_new(shape, json_integer(t->shape[i]));
+        json_array_append_new(shape, json_integer(i + 1 < t->ndim ? t->shape[i] : t->shape[i] * packed));
     return json_pack("{s:s s:o s:[I,I]}", "dtype", swn_dtype_safetensors(t->dtype), "shape", shape, "data_offsets",
                      (json_int_t)begin, (json_int_t)(begin + bytes));
 }
@@ -90,6 +91,8 @@ static const char *unfit(json_t *header, const struct swn_store_tensor *t, uint6
     uint64_t bytes, end;
     if (!swn_dtype_safetensors(t->dtype))
         return "safetensors has no name for its element type";
+    if (!t->ndim && swn_dtype_safetensors_elements(t->dtype) > 1)
+        return "safetensors has no single element of its type";
     if (!t->name[0] || !strcmp(t->name, "__metadata__") || json_object_get(header, t->name))
         return "the name cannot be used, or is there twice";
     if (tensor_bytes(t, &bytes) || __builtin_add_overflow(*at, bytes, &end) || end > INT64_MAX)

@@ -21,6 +21,7 @@ sys.exit(scenario.main())
 
 
 @pytest.mark.alone
+@pytest.mark.presses
 def test_two_of_one_model(torch113, disk):
     """Bits and memory as they should be, and the control fails; how long it takes is for the benchmark to say."""
     if why := cgroup.why_not():

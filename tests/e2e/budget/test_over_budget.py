@@ -5,13 +5,15 @@ import pytest
 import harness
 from harness import MIB
 
+pytestmark = pytest.mark.forked
+
 
 def _run(torch, scenario, budget, disk):
     plain, swapped = disk / "plain", disk / "swapped"
     for directory in (plain, swapped):
         directory.mkdir()
     reference = harness.plain(torch, "over_budget", scenario, plain)
-    run = harness.start(torch, "over_budget", scenario, swapped, where=disk, budget=budget).finish()
+    run = harness.run(torch, "over_budget", scenario, swapped, where=disk, budget=budget)
     harness.assert_same(reference, run)
     harness.assert_bounded(run)
     return run
@@ -35,3 +37,24 @@ def test_idle_model_gives_way(torch, disk):
     harness.assert_bounded(run)
     harness.assert_streamed(run)
     assert run.stats["spilled_bytes"] <= 16 * MIB, run.describe()
+
+
+UNTRACKED = "did not allocate"
+
+
+@pytest.mark.forked
+@pytest.mark.halved
+@pytest.mark.parametrize("how", ["array", "frombuffer", "read", "shared"])
+def test_weights_that_pytorch_did_not_allocate(torch, how, disk):
+    """32 MiB that the budget does not cover are counted, and said once."""
+    _, run = harness.both(torch, "untracked", how, str(disk), budget=16)
+    assert run.stats["untracked_bytes"] == 32 * MIB, run.describe()
+    said, = run.own_lines()
+    assert UNTRACKED in said, run.describe()
+
+
+@pytest.mark.forked
+def test_copies_of_arrays_are_covered(torch113, disk):
+    _, run = harness.both(torch113, "untracked", "copied", str(disk), budget=16)
+    assert run.stats["untracked_bytes"] == 0 and run.own_lines() == [], run.describe()
+    harness.assert_bounded(run)

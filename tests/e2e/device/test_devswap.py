@@ -8,7 +8,7 @@ import pytest
 import harness
 from harness import MIB
 
-pytestmark = [pytest.mark.unified, pytest.mark.halved, pytest.mark.forked]
+pytestmark = [pytest.mark.unified, pytest.mark.halved, pytest.mark.forked("devswap")]
 STANDIN = harness.BUILD / "tests" / "fakes"
 MLP = 48  # MiB
 

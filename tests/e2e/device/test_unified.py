@@ -9,7 +9,7 @@ import pytest
 import harness
 from harness import MIB
 
-pytestmark = [pytest.mark.unified, pytest.mark.halved, pytest.mark.forked]
+pytestmark = [pytest.mark.unified, pytest.mark.halved, pytest.mark.forked("unified")]
 STANDIN = harness.BUILD / "tests" / "fakes"
 SHARING = ["xavier", "orin", "thor"]  # the device reads the tensors' own bytes
 UNIFIED = ["nano", *SHARING]

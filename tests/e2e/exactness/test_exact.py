@@ -14,6 +14,7 @@ def test_openmp_threads_run_operators(torch, scenario):
     assert run.own_lines() == [], run.describe()
 
 
+@pytest.mark.forked
 def test_kernel_of_the_programs_within_an_operator(torch):
     """What an operator is made of may be the program's, which keeps what it sees of a weight."""
     _, run = both(torch, "own_part", budget=16)
@@ -21,12 +22,14 @@ def test_kernel_of_the_programs_within_an_operator(torch):
     harness.assert_streamed(run)
 
 
+@pytest.mark.forked
 def test_refused_overwrite(torch):
     """An operator that PyTorch refuses leaves its tensor as it was, though it would have written all of it."""
     _, run = both(torch, "overwritten", "refused", budget=32)
     assert run.stats["spilled_bytes"] > 0, run.describe()
 
 
+@pytest.mark.forked
 @pytest.mark.parametrize("how", ["copied", "filled"])
 def test_reader_of_what_is_overwritten(torch, how):
     """Another thread sees what was stored before or after, never what nobody stored."""

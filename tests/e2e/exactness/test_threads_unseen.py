@@ -1,4 +1,4 @@
-"""Threads of the program that no hook sees begin: those that the C library starts itself."""
+"""Threads of the program that no hook sees begin, as those that the C library starts itself, and coroutines."""
 import pytest
 
 import harness
@@ -12,3 +12,19 @@ def test_timer_thread_keeps_the_views_it_took(torch):
     failed = [name for name, value in reference.record["values"].items() if value is False]
     assert not failed, f"the plain run fails its own checks: {failed}\n{reference.describe()}"
     harness.assert_streamed(run)
+
+
+def test_coroutines_that_store(torch):
+    """On stacks of 16 KiB, with SIGSEGV blocked in their contexts, while another thread's operators need the memory."""
+    run = harness.both(torch, "coroutines", "stores", str(harness.coroutines()), 16384, budget=32)[1]
+    harness.assert_streamed(run, mapped=True)
+    assert run.own_lines() == [], run.describe()
+
+
+def test_coroutines_that_compute(torch):
+    if not torch.has("greenlet"):
+        pytest.skip("no greenlet (Debian: python3-greenlet)")
+    run = harness.both(torch, "coroutines", "greenlets", budget=32)[1]
+    harness.assert_streamed(run)
+    harness.assert_bounded(run)
+    assert run.own_lines() == [], run.describe()

@@ -4,6 +4,7 @@ Two rules. Whatever those programs wrote is read: the same names, types, shapes,
 accept of a spoilt file, the loaders accept, with the same bytes; nothing crashes. The bytes are taken from the files here,
 by the readers' description, so that nothing of the readers is trusted but what they say.
 """
+import ctypes
 import functools
 import hashlib
 import json
@@ -13,6 +14,7 @@ import pathlib
 import random
 import struct
 import subprocess
+import zipfile
 import zlib
 
 import numpy as np
@@ -347,6 +349,42 @@ def mutate(rng, data, path, places, inner):
     return bytes(data)
 
 
+def assert_zip_readers_agree(path, description):
+    """Two readers that have nothing to do with PyTorch find the same records at the same places."""
+    places = {}
+    try:
+        archive = zipfile.ZipFile(path)
+    except NotImplementedError:  # a version of the format, which PyTorch does not look at
+        return
+    with archive, open(path, "rb") as file:
+        for info in archive.infolist():
+            file.seek(info.header_offset + 26)
+            name, extra = struct.unpack("<HH", file.read(4))
+            places[info.header_offset + 30 + name + extra] = info
+    for storage in description["storages"]:
+        info = places.get(storage["off"])
+        assert info and info.compress_type == zipfile.ZIP_STORED and info.file_size == storage["bytes"], f"{path}: {storage}"
+    if libzip():
+        opened = ctypes.c_void_p(libzip().zip_open(path.encode(), 16, None))  # ZIP_RDONLY
+        assert opened, f"{path} is accepted, but libzip refuses it"
+        assert libzip().zip_get_num_entries(opened, 0) == len(places), path
+        for info in places.values():
+            assert libzip().zip_name_locate(opened, info.orig_filename.encode(), 0) >= 0, f"{path}: {info}"
+        libzip().zip_discard(opened)
+
+
+@functools.cache
+def libzip():
+    """Where it is installed (Debian: libzip4)."""
+    try:
+        library = ctypes.CDLL("libzip.so.4")
+    except OSError:
+        return None
+    library.zip_open.restype = ctypes.c_void_p
+    library.zip_get_num_entries.restype = library.zip_name_locate.restype = ctypes.c_int64
+    return library
+
+
 def check_mutations(torch213, where, sources, count, seed):
     rng = random.Random(seed)
     accepted = 0
@@ -369,6 +407,8 @@ def check_mutations(torch213, where, sources, count, seed):
             if "error" in what and path.endswith(".ts"):
                 continue  # its code, which is never read here, may not fit its data any more
             assert "error" not in what, f"{path} is accepted, but the loader says {what['error']}"
+            if not path.endswith(".safetensors"):
+                assert_zip_readers_agree(path, mine[path])
             names = described(mine[path])
             if path.endswith(".ts"):
                 # a module has parameters and buffers; an archive may hold more

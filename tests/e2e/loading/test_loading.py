@@ -15,7 +15,8 @@ from harness import MIB, both
 
 BUDGET = 24  # MiB; the model has 96
 WEIGHTS = 96 * MIB
-KINDS = {"pth": "pth", "file": "pth", "bytes": "pth", "jit": "jit", "training": "training", "safetensors": "safetensors"}
+KINDS = {"pth": "pth", "file": "pth", "bytes": "pth", "jit": "jit", "training": "training", "safetensors": "safetensors",
+         "objects": "objects", "module": "module", "pt2": "pt2"}
 
 
 @functools.cache
@@ -72,15 +73,16 @@ def warm_store(torch, how):
     directory = _disk_session() / f"store-{torch.name}-{KINDS[how.split(':')[0]]}"
     directory.mkdir(mode=0o700, exist_ok=True)
     if not stores(directory):
-        _quiet(load(torch, how, directory, "stop"))
+        with harness.setting_up():
+            _quiet(load(torch, how, directory, "stop"))
     assert len(stores(directory)) == 1, list(directory.iterdir())
     return directory
 
 
 def load(torch, how, store, *more, path=None, budget=BUDGET):
     with harness.disk_dir() as where:
-        return harness.start(torch, "load_model", how, path or file_of(torch, how), *more, where=where, budget=budget,
-                             env={"SWAPNET_STORE": str(store)}).finish(120)
+        return harness.run(torch, "load_model", how, path or file_of(torch, how), *more, where=where, budget=budget,
+                           env={"SWAPNET_STORE": str(store)})
 
 
 def _quiet(run):
@@ -103,10 +105,10 @@ def torch(request):
 
 def ways():
     """(PyTorch, way of loading). Slow: those that differ little from another one."""
-    quick = {("1.13", "pth"), ("2.13", "pth:mmap"), ("2.13", "safetensors")}
-    older = ["pth", "file", "pth:cpu", "pth:device", "pth:weights", "pth:again", "jit", "training"]
+    quick = {("1.13", "pth"), ("2.13", "pth:mmap"), ("2.13", "safetensors"), ("1.13", "objects")}
+    older = ["pth", "file", "pth:cpu", "pth:device", "pth:weights", "pth:again", "jit", "training", "objects", "module"]
     newer = ["pth:assign", "pth:pickle", "pth:meta:assign", "pth:mmap", "pth:mmap:assign", "pth:mmap:meta:assign",
-             "safetensors", "safetensors:assign", "safetensors:meta:assign"]
+             "safetensors", "safetensors:assign", "safetensors:meta:assign", "pt2", "objects:mmap"]
     for torch in harness.ALL_TORCH:
         for how in older + (newer if torch.name == "2.13" else []):
             marks = [] if (torch.name, how) in quick else [pytest.mark.slow]
@@ -136,6 +138,7 @@ def test_known_checkpoint(torch, how):
     harness.assert_streamed(run)
 
 
+@pytest.mark.forked
 @pytest.mark.parametrize("torch, how", [p for p in ways() if p.id in (
     "pth-torch1.13", "pth:mmap-torch2.13", "pth:again-torch1.13", "safetensors-torch2.13")], indirect=["torch"])
 def test_first_load_writes_the_store(torch, how, disk):
@@ -151,6 +154,15 @@ def test_nothing_to_register(torch, how):
     """Loading from memory, and into another type: read as ever, within the budget, with equal bits."""
     _, run = both(torch, "load_model", how, file_of(torch, how), budget=BUDGET)
     _quiet(run)
+
+
+@each_113
+def test_what_cannot_be_referred_to_is_said_once(torch, disk):
+    """A file of torch.save before 1.6 has no directory: it is read, and one line says so without SWAPNET_VERBOSE."""
+    run = load(torch, "pth", disk, "stop", path=checkpoint(torch, "old"))
+    assert run.rc == 0 and run.record and run.stats["deferred_bytes"] == 0 and not stores(disk), run.describe()
+    [line] = run.own_lines()
+    assert "read into memory, as it cannot be loaded by reference: written in the format of PyTorch before 1.6" in line
 
 
 @pytest.mark.forked
@@ -199,6 +211,21 @@ def test_changed_through_a_shared_mapping(torch, where, disk):
     _quiet(run)
 
 
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_mapped_by_numpy(torch113, when, disk):
+    """Five arrays of 9 MiB within 24 MiB; the sixth has a writer, and is left alone, which is said."""
+    reference, run = (harness.start(torch113, "mapped_by_numpy", str(disk), when, where=disk, **options).finish(120)
+                      for options in ({}, {"budget": BUDGET}))
+    harness.assert_same(reference, run)
+    harness.assert_streamed(run)
+    harness.assert_bounded(run)
+    assert 5 * 8.9 * MIB < run.stats["demand_bytes"] < 6 * 8.9 * MIB, run.describe()
+    assert run.stats["untracked_bytes"] == 9 * MIB, run.describe()
+    said, = run.own_lines()
+    assert "9.0 MiB of weights" in said and "did not allocate" in said, run.describe()
+
+
+@pytest.mark.forked
 @each_113
 def test_replaced_between_two_processes(torch, disk):
     """Same path, same size, one store directory."""
@@ -241,6 +268,7 @@ def test_damaged_extent(torch, program, disk):
     assert len(run.own_lines()) == 1 and str(store) in run.stderr and "checksum" in run.stderr, run.describe()
 
 
+@pytest.mark.forked
 @each_113
 def test_damaged_header(torch, disk):
     """The store is built again."""
@@ -328,6 +356,7 @@ def models_in_cache():
                                               "safetensors:meta:assign-torch2.13"))
 
 
+@pytest.mark.forked
 @pytest.mark.parametrize("torch, how", models_in_cache(), indirect=["torch"])
 def test_load_leaves_no_page_cache(torch, how, disk):
     """What a run leaves in the page cache of model files: next to nothing, of the first load and of the next."""
@@ -349,6 +378,7 @@ def test_page_cache_of_a_file_no_longer_mapped(torch, disk):
     assert cached_bytes(path) < os.path.getsize(path) / 100
 
 
+@pytest.mark.forked
 @each_113
 def test_page_cache_of_many_small(torch, disk):
     """Python reads the first KiB of each tensor through the page cache: of these, several percent."""
@@ -357,8 +387,8 @@ def test_page_cache_of_many_small(torch, disk):
     harness.make(torch, "narrow", str(path), "save", where=disk / "make")
     for turn in range(2):
         uncache(path)
-        run = harness.start(torch, "narrow", str(path), "load", where=disk / f"run{turn}", budget=16,
-                            env={"SWAPNET_STORE": str(cache)}).finish(60)
+        run = harness.run(torch, "narrow", str(path), "load", where=disk / f"run{turn}", budget=16,
+                          env={"SWAPNET_STORE": str(cache)}, timeout=60)
         assert run.stats["deferred_bytes"] > 30 * MIB, run.describe()
         _quiet(run)
         held = cached_bytes(path)
@@ -395,13 +425,13 @@ def test_descriptors_do_not_grow(torch, number, height):
     assert counts[-1] <= max(counts[:len(counts) // 2]), counts
 
 
+@pytest.mark.forked
 @pytest.mark.parametrize("kind", ["gpt2", pytest.param("llama", marks=pytest.mark.slow)])
 def test_from_pretrained_reads_and_copies_nothing(torch213, kind):
     """from_pretrained of safetensors: nothing of the weights is read, nor copied."""
     path = checkpoint(torch213, kind)
     with harness.disk_dir() as where:
-        run = _quiet_but_bars(harness.start(torch213, "from_pretrained", kind, path, "stop", where=where, budget=32)
-                              .finish(120))
+        run = _quiet_but_bars(harness.run(torch213, "from_pretrained", kind, path, "stop", where=where, budget=32))
     assert run.stats["streamed_bytes"] == run.stats["spilled_bytes"] == 0, run.describe()
     _, run = both(torch213, "from_pretrained", kind, path, budget=32)
     harness.assert_streamed(run)
@@ -427,6 +457,7 @@ def _quiet_but_bars(run):
     return run
 
 
+@pytest.mark.forked
 @each_113
 def test_order_is_learned(torch, disk):
     """A store in the order of its checkpoint, which is not the one of use: the library says so, and a new cut mends it."""

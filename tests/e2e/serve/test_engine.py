@@ -7,23 +7,19 @@ import struct
 import pytest
 
 import harness
-from serve_engine import ELEMENT, Engine, Head, ServeError
+from serve_engine import ELEMENT, STEPS, Engine, Head, ServeError
 
-MODELS = ("large:1024:12:4", "other:1024:10:4", "small:64:3:4", "tall:1024:3:8192")
+MODELS = ("large:1024:12:4", "other:1024:10:4", "small:64:3:4", "tall:1024:2:8192", "first:1024:8:96", "second:1024:8:96",
+          "trunk:1024:8:4", "branch:1024:9:4:trunk:5", "twin:1024:8:4:trunk:8")
+# In which order two models are asked: no model follows another one each time.
+TURNS = [int(turn) for turn in "0010110100101100"]
 ENGINE = harness.BUILD / "bin" / "swapnet-engine"
 
 
 @pytest.fixture(scope="module")
-def made(request):
+def made():
     """{PyTorch's name: a directory with the models and what they answer}."""
-    made = {}
-    with contextlib.ExitStack() as directories:
-        def make(torch):
-            if torch.name not in made:
-                where = directories.enter_context(harness.disk_dir())
-                harness.plain(torch, "save_models", str(where), *MODELS)
-                made[torch.name] = where
-            return made[torch.name]
+    with harness.made_once(lambda torch, where: harness.plain(torch, "save_models", str(where), *MODELS)) as make:
         yield make
 
 
@@ -47,6 +43,16 @@ def answer(found):
     return found["OUTPUT__0"][2]
 
 
+def test_imports_nothing_from_the_working_directory(torch, tmp_path, monkeypatch):
+    """To find PyTorch it asks the interpreter, which would look there first."""
+    for name in "torch", "os", "json":
+        (tmp_path / f"{name}.py").write_text(f"open({str(tmp_path / 'was-run')!r}, 'w').close()\n")
+    monkeypatch.chdir(tmp_path)
+    with engine(torch, tmp_path):
+        pass
+    assert not (tmp_path / "was-run").exists()
+
+
 def test_models_take_turns_within_one_budget(torch, made):
     where = made(torch)
     with engine(torch, where, budget=120) as e:  # either large model fits, and would be read into memory
@@ -68,6 +74,38 @@ def test_models_take_turns_within_one_budget(torch, made):
     assert stats["deferred_bytes"] > 0 and stats["spilled_bytes"] == 0  # by reference, so nothing is written
 
 
+@pytest.mark.timed
+def test_operators_wait_less_where_the_engine_is_told_what_comes(torch, made):
+    """Two engines run the same requests, one after the other each time, so both have the same disk and processors."""
+    where = made(torch)
+    pair = [request(where, name, 0, rows=96) for name in ("first", "second")]
+    found = []
+    with contextlib.ExitStack() as stack:
+        engines = []
+        for which in ("without", "told"):
+            (where / which).mkdir(exist_ok=True)
+            environment = harness.swapnet_env(36, where / which / "stats.json", where / which / "store")
+            engines.append(stack.enter_context(
+                Engine(ENGINE, harness.clean_env({"SWAPNET_PYTHON": torch.python, **environment}))))
+        for e in engines:
+            e.receive("READY")
+            for number, name in enumerate(("first", "second")):
+                e.load(number, where / f"{name}.pt")
+        for i, number in enumerate(TURNS):
+            inputs, want = pair[number]
+            for e, then in zip(engines, (None, TURNS[i + 1:i + 4])):
+                assert answer(e.infer(number, inputs, then)) == want, i
+    for e, which in zip(engines, ("without", "told")):
+        assert e.process.returncode == 0
+        stats = json.loads((where / which / "stats.json").read_text())
+        assert stats["over_budget_bytes"] == 0 and stats["peak_resident_bytes"] <= 36 << 20
+        assert stats["spilled_bytes"] == 0 and stats["window_misses"] == 0
+        found.append(stats)
+    without, told = found
+    assert told["streamed_bytes"] < without["streamed_bytes"] * 0.95, (told["streamed_bytes"], without["streamed_bytes"])
+    harness.in_time(told["stalls"] < without["stalls"] * 0.7, (told["stalls"], without["stalls"]))
+
+
 def test_requests_take_turns_at_each_group(torch, made):
     where = made(torch)
     with engine(torch, where) as e:
@@ -80,6 +118,169 @@ def test_requests_take_turns_at_each_group(torch, made):
             _, outputs_two, _ = e.ask("RUN", request=second, model=1, group=group)
         assert answer(e.fetch(second, outputs_two)) == want_two
         assert answer(e.fetch(first, outputs_one)) == want_one
+
+
+def in_lockstep(e, model, requests):
+    """One pass of these inputs, group by group in turns, announced as swapnet-serve does: (bytes read, answers)."""
+    begun, read, group, groups = [], 0, 0, e.division[model]
+    while group < groups:
+        for turn, inputs in enumerate(requests):
+            then = ([(model, group)] if turn + 1 < len(requests) else []) + [(model, g) for g in range(group + 1, groups)]
+            if group == 0:
+                e.requests += 1
+                begun.append([e.requests, ()])
+                tensors = e.tensors(inputs)
+                head, begun[turn][1], _ = e.ask("RUN", request=e.requests, model=model, tensors=tensors,
+                                                inputs=len(tensors), steps=then[:STEPS])
+            else:
+                head, begun[turn][1], _ = e.ask("RUN", request=begun[turn][0], model=model, group=group,
+                                                steps=then[:STEPS])
+            read, groups = read + head.read_bytes, head.groups
+        group += 1
+    return read, [answer(e.fetch(number, outputs)) for number, outputs in begun]
+
+
+def test_requests_in_lockstep_share_what_is_read(torch, made):
+    """Their groups do not fit what a plan leaves for weights that come and go: kept weights make room for the turns."""
+    where = made(torch)
+    inputs, want = request(where, "second", 0, rows=96)
+    with engine(torch, where, budget=16) as e:
+        e.load(1, where / "second.pt")
+        alone = [in_lockstep(e, 1, [inputs]) for _ in range(12)]
+        together = [in_lockstep(e, 1, [inputs] * 5) for _ in range(3)]
+    assert all(found == want for _, answers in alone + together for found in answers)
+    stats = json.loads((where / "stats.json").read_text())
+    assert stats["over_budget_bytes"] == 0 and stats["peak_resident_bytes"] <= 16 << 20
+    reads = sorted(read for read, _ in together)
+    assert reads[1] <= (32 << 20) * 1.2, (reads, [read for read, _ in alone])  # all weights once; at least two and a half times without
+
+
+def test_a_model_that_is_asked_again_reads_nothing(torch, made):
+    """Each of three models fits and no two do. The first answer of an idle one reads its own weights and no others."""
+    where = made(torch)
+    models = (("first", 96), ("second", 96), ("other", 4))
+    with engine(torch, where, budget=44) as e:
+        for number, (name, _) in enumerate(models):
+            e.load(number, where / f"{name}.pt")
+        reads = []
+        for number in (0, 1, 2) * 4 + (1, 0, 2, 0, 1, 2):
+            inputs, want = request(where, models[number][0], 0, rows=models[number][1])
+            read = []
+            for _ in range(3):
+                read_now, answers = in_lockstep(e, number, [inputs])
+                assert answers == [want], models[number][0]
+                read.append(read_now)
+            reads.append((models[number][0], sum(g.bytes for g in e.last_groups), *read))
+    stats = json.loads((where / "stats.json").read_text())
+    assert stats["over_budget_bytes"] == 0 and stats["spilled_bytes"] == 0 and stats["peak_resident_bytes"] <= 44 << 20
+    for name, weights, first, second, third in reads[3:]:
+        assert 0 < first <= weights + (4 << 20) and second == third == 0, reads  # whole chunks of 2 MiB are read
+
+
+def test_engine_tells_the_weights_of_each_layer_group(torch, made):
+    """In memory and on the disk: the server plans by it. A run tells what it has read, and how long it has waited."""
+    where = made(torch)
+    with engine(torch, where, budget=24) as e:
+        e.load(1, where / "large.pt")
+        loaded = e.groups
+        assert sum(g.bytes for g in loaded) > 40 << 20 and len(loaded) > 1
+        assert sum(g.in_memory for g in loaded) < 1 << 20  # loaded by reference: biases at most
+        e.load(2, where / "small.pt")
+        assert all(g.in_memory == g.bytes for g in e.groups)  # smaller than what comes and goes
+        inputs, want = request(where, "large", 0)
+        number, groups, outputs = e.begin(1, inputs)
+        read = 0
+        for group in range(1, groups):
+            head, outputs, _ = e.ask("RUN", request=number, model=1, group=group)
+            read += head.read_bytes
+            assert e.groups[group].in_memory > 0 and head.wait_ns <= head.ns
+        assert read >= sum(g.bytes for g in loaded[1:]) * 0.3  # the rest was read ahead, with the first group
+        assert 8 << 20 < sum(g.in_memory for g in e.groups) <= 24 << 20
+        assert answer(e.fetch(number, outputs)) == want
+    with engine(torch, where) as e:  # without libswapnet all weights are in memory
+        e.load(1, where / "large.pt")
+        assert all(g.in_memory == g.bytes for g in e.groups) and e.groups
+
+
+def test_engine_tells_what_a_request_takes_in_each_layer_group(torch, made):
+    """Its input, and each tensor that a step makes, has 32 MiB. The server bounds requests in lockstep by it."""
+    where = made(torch)
+    with engine(torch, where, budget=120) as e:
+        e.load(1, where / "tall.pt", groups=4)
+        assert len(e.groups) == 4 and not any(g.activation_bytes or g.state_bytes for g in e.groups)
+        large, want = request(where, "tall", 0, rows=8192)
+        inputs, known = [("input", "FP32", (4, 1024), large[0][3][:16 << 10])], []
+        for one in (inputs, large, inputs):  # the most that any request has taken
+            found = answer(e.infer(1, one))
+            assert one is inputs or found == want
+            known.append([(g.activation_bytes / 2**20, g.state_bytes / 2**20) for g in e.last_groups])
+        assert all(0 < takes < 1 and held < takes for takes, held in known[0])
+        assert all(64 <= takes < 66 and 32 <= held < 33 for takes, held in known[1]), known
+        assert known[2] == known[1]
+        e.load(2, where / "small.pt")
+        assert not any(g.activation_bytes for g in e.groups)
+
+
+def alike(one, other):
+    """How many of the first groups of two models are the same."""
+    pairs = [a.identity == b.identity != 0 for a, b in zip(one, other)]
+    return pairs.index(False) if False in pairs else len(pairs)
+
+
+def test_models_that_begin_alike_have_these_weights_once(torch, made):
+    where = made(torch)
+    with engine(torch, where, budget=64) as e:  # the three have 48 MiB together, and would have 100
+        for number, name in enumerate(("trunk", "other", "branch", "twin")):
+            e.load(number, where / f"{name}.pt")
+        groups = {}
+        for round_ in range(3):  # divided anew after the second request
+            for number, name in enumerate(("trunk", "other", "branch", "twin")):
+                inputs, want = request(where, name, round_)
+                assert answer(e.infer(number, inputs)) == want, name
+                groups[name] = e.last_groups
+        common = alike(groups["trunk"], groups["branch"])
+        assert sum(g.bytes for g in groups["trunk"][:common]) in range(20 << 20, 21 << 20)
+        assert alike(groups["trunk"], groups["twin"]) == len(groups["trunk"]) == len(groups["twin"])
+        assert alike(groups["trunk"], groups["other"]) == 0
+        # What one of them has read is in memory for the others.
+        e.ask("UNLOAD", model=1)
+        for number, name in ((0, "trunk"), (2, "branch"), (3, "twin")):
+            inputs, want = request(where, name, 0)
+            assert answer(e.infer(number, inputs)) == want, name
+        assert all(g.in_memory == g.bytes for g in e.last_groups[:common])
+        # The weights stay as long as one has them.
+        e.ask("UNLOAD", model=0)
+        e.ask("UNLOAD", model=3)
+        inputs, want = request(where, "branch", 1)
+        assert answer(e.infer(2, inputs)) == want
+
+
+def test_budget_changes_between_groups(torch, made):
+    """The server divides one memory over its engines: a smaller budget is in force when the engine says so."""
+    where = made(torch)
+    inputs, want = request(where, "large", 0)
+    with engine(torch, where, budget=64) as e:
+        head, _, _ = e.ask("BUDGET", budget_bytes=100 << 20)  # before the first tensor
+        assert head.budget_bytes == 100 << 20
+        e.load(1, where / "large.pt")
+        assert answer(e.infer(1, inputs)) == want
+        number, groups, outputs = e.begin(1, inputs)
+        whole = sum(g.in_memory for g in e.groups)
+        head, _, _ = e.ask("BUDGET", budget_bytes=24 << 20)
+        assert head.budget_bytes == 24 << 20
+        for group in range(1, groups):
+            _, outputs, _ = e.ask("RUN", request=number, model=1, group=group)
+        assert sum(g.in_memory for g in e.groups) <= 24 << 20 < 40 << 20 < whole
+        assert answer(e.fetch(number, outputs)) == want
+        refused(e, "no_memory", "BUDGET", budget_bytes=1 << 20)
+        assert answer(e.infer(1, inputs)) == want
+        e.ask("BUDGET", budget_bytes=80 << 20)
+        for _ in range(3):
+            assert answer(e.infer(1, inputs)) == want
+    stats = json.loads((where / "stats.json").read_text())
+    assert stats["budget_bytes"] == 80 << 20 and stats["over_budget_bytes"] == 0
+    with engine(torch, where) as e:  # without libswapnet nothing keeps to it
+        assert e.ask("BUDGET", budget_bytes=1 << 20)[0].budget_bytes == 1 << 20
 
 
 def refused(e, status, op, **what):
@@ -117,6 +318,25 @@ def test_bad_requests_are_answered_and_the_model_stays(torch, made):
         refused(e, "unknown", "RUN", request=first, model=1, group=1)  # a failure ends the request
         assert answer(e.infer(1, inputs)) == want
     assert e.process.returncode == 0
+
+
+def test_outputs_that_fit_into_the_room_come_with_the_last_group(torch, made):
+    where = made(torch)
+    with engine(torch, where) as e:
+        e.load(1, where / "small.pt", groups=2)
+        inputs, want = request(where, "small", 0)
+        for number, room in enumerate((len(want), len(want) - 4, 1 << 20)):
+            head, _, _ = e.ask("RUN", request=number, model=1, tensors=e.tensors(inputs), inputs=1)
+            place = e.tensors([("", "UINT8", (room,), bytes(room))], at=8 << 20)
+            last, outputs, _ = e.ask("RUN", request=number, model=1, group=head.groups - 1, tensors=place)
+            assert last.is_stored == (room >= len(want))
+            if last.is_stored:
+                assert outputs[0].offset == 8 << 20
+                assert os.pread(e.memory, outputs[0].bytes, outputs[0].offset) == want
+                refused(e, "unknown", "STORE", request=number)  # it is forgotten
+            else:
+                assert answer(e.fetch(number, outputs)) == want
+            assert os.pread(e.memory, 64, (8 << 20) + room) == bytes(64)
 
 
 def test_dropped_and_unloaded_work_is_forgotten(torch, made):
@@ -171,9 +391,23 @@ def test_request_larger_than_the_budget_is_answered_within_it(torch, made):
     with engine(torch, where, budget=24) as e:
         e.load(1, where / "tall.pt")
         e.load(2, where / "large.pt")
-        inputs, want = request(where, "tall", 0, rows=8192)
-        assert answer(e.infer(1, inputs)) == want
-        inputs, want = request(where, "large", 0)
-        assert answer(e.infer(2, inputs)) == want
+        for then in (None, [2, 1]):  # what is read ahead leaves for activations
+            inputs, want = request(where, "tall", 0, rows=8192)
+            assert answer(e.infer(1, inputs, then)) == want
+            inputs, want = request(where, "large", 0)
+            assert answer(e.infer(2, inputs, then)) == want
     stats = json.loads((where / "stats.json").read_text())
     assert stats["over_budget_bytes"] == 0 and stats["peak_resident_bytes"] <= 24 << 20
+
+
+def test_refused_memory_is_told_from_other_failures(torch, tmp_path):
+    """An operator whose tensors do not fit into the budget together. The server would try it again with all memory to itself."""
+    harness.make(torch, "save_widening", str(tmp_path / "widening.pt"), where=tmp_path / "made")
+    small, large = ([("x", "FP32", (rows, 4096), bytes(rows * 4096 * 4))] for rows in (4, 1024))
+    with engine(torch, tmp_path, budget=24) as e:
+        e.load(1, tmp_path / "widening.pt")
+        assert answer(e.infer(1, small)) == bytes(4096 * 4)
+        with pytest.raises(ServeError, match="do not leave room") as error:
+            e.infer(1, large)
+        assert error.value.status == "no_memory"
+        assert answer(e.infer(1, small)) == bytes(4096 * 4)

@@ -1,7 +1,10 @@
 """The tape of a file of torch.export computes what the exported model does, bit for bit, and takes the same inputs."""
+import json
+
 import pytest
 
 import harness
+from serve_engine import Engine
 
 FORMS = ("convnet", "mlp", "containers", "in place", "no grad", "embedding", "batch", "dynamic", "lstm", "attention", "transformer", "half")
 TORCHVISION = "resnet18 mobilenet_v2 vit_b_16 vgg19 resnet50 densenet121 vgg11 squeezenet1_1".split()
@@ -42,9 +45,35 @@ def test_what_does_not_fit_is_refused(run):
     assert values["most"].endswith("is at most 16")
     assert values["equal"] == 'bad_input: input "y": dimension 0 is 4, and must be 3 as other dimensions of the request say'
     assert values["state"].startswith("unreadable: ") and "state" in values["state"]
+    assert values["hidden 0"] == values["hidden 1"] == "failed: the program changes a weight"
     assert values["cut"].startswith("unreadable: neither a TorchScript file nor one of torch.export")
     assert values["weights"].startswith("unreadable: neither a TorchScript file nor one of torch.export")
     assert values["compiled"].startswith("unreadable: this is a package of AOTInductor")
+
+
+def test_weights_are_registered_and_not_read(torch213):
+    """The records of a .pt2 are extents of its store: loading reads none of them, within a budget that has half of them
+    and within one that has all; and the answers have the bits of the program that wrote the file."""
+    weights = 12 * 1024 * 1024 * 4
+    with harness.disk_dir() as where:
+        harness.plain(torch213, "save_models", str(where), "big.pt2:1024:12:4")
+        for budget, requests in ((24, 0), (120, 0), (24, 2)):
+            environment = harness.swapnet_env(budget, where / "stats.json", where / "store")
+            with Engine(harness.BUILD / "bin" / "swapnet-engine",
+                        harness.clean_env({"SWAPNET_PYTHON": torch213.python, **environment})) as e:
+                assert e.receive("READY")
+                e.load(0, where / "big.pt2")
+                for seed in range(requests):
+                    data, want = ((where / f"big.pt2.{seed}.{end}").read_bytes() for end in ("in", "out"))
+                    found = e.infer(0, [("input", "FP32", (4, 1024), data)])
+                    assert [value[2] for value in found.values()] == [want], seed
+            assert e.process.returncode == 0, e.process.stderr
+            stats = json.loads((where / "stats.json").read_text())
+            assert stats["deferred_bytes"] >= weights and stats["spilled_bytes"] == 0, stats
+            assert stats["peak_resident_bytes"] <= budget << 20 and stats["over_budget_bytes"] == 0, stats
+            if not requests:
+                assert stats["swap_ins"] == stats["fallback_reads"] == stats["streamed_bytes"] == 0, stats
+        assert len(list((where / "store").rglob("*.swnstore"))) == 1
 
 
 @pytest.mark.slow

@@ -1,11 +1,14 @@
 """swapnet-serve without PyTorch: its engine is a fake one that gives back what it gets (tests/tools/fake_engine.c)."""
+import contextlib
 import gzip
 import json
 import pathlib
 import resource
+import select
 import socket
 import struct
 import threading
+import time
 
 import pytest
 
@@ -21,7 +24,8 @@ VALUES = [0.0, 1.5, -2.25, 1024.0]
 def echo(tmp_path_factory):
     """A server whose models do nothing unusual, for tests that leave it as it is."""
     repo = repository(tmp_path_factory.mktemp("repo"), echo="", two="inputs=2 type=INT64", row="rank=1",
-                      wrong="fail=it_broke")
+                      wrong="fail=it_broke", word="type=BYTES rank=1")
+    (repo / "word" / "config.pbtxt").write_text('input { name: "INPUT0" data_type: TYPE_STRING dims: [ 1 ] }')
     with front(repo, "--buffers", "8M") as f:
         yield f.ready()
 
@@ -33,6 +37,7 @@ def test_json_request_gets_its_tensor_back(echo):
     assert answer[0] == 200
     assert outputs(answer) == {"OUTPUT0": VALUES}
     assert json.loads(answer[2])["id"] == "a7"
+    assert json.loads(answer[2])["parameters"] == {"swapnet_bits": "exact"}
 
 
 def test_binary_request_gets_its_bytes_back(echo):
@@ -51,6 +56,16 @@ def test_raw_request_is_the_only_input(echo):
     output = json.loads(body[:length])["outputs"][0]
     assert output["shape"] == [4]
     assert body[length:] == data or output["data"] == VALUES
+
+
+def test_raw_request_can_be_one_string(echo):
+    for data in (b"427", b"", b"\0" * 100000):
+        status, headers, body = echo.infer("word", data, {"Inference-Header-Content-Length": "0"})
+        length = int(headers.get("Inference-Header-Content-Length", 0))
+        assert status == 200 and body[length:] == struct.pack("<I", len(data)) + data, body[:500]
+    packed = gzip.compress(b"427")
+    status, headers, body = echo.infer("word", packed, {"Inference-Header-Content-Length": "0", "Content-Encoding": "gzip"})
+    assert status == 200 and body.endswith(b"\3\0\0\x00427")
 
 
 def test_two_inputs_in_any_order(echo):
@@ -79,14 +94,15 @@ def test_chunked_request(echo):
 
 def test_server_and_models_describe_themselves(echo):
     assert json.loads(echo.get("/v2")[2])["name"] == "swapnet-serve"
-    assert echo.get("/v2/health/live")[0] == 200
+    assert json.loads(echo.get("/v2/health/live")[2]) == {"live": True}
+    assert json.loads(echo.get("/v2/health/ready")[2]) == {"ready": True}
+    assert json.loads(echo.get("/v2/models/two/ready")[2]) == {"name": "two", "ready": True}
     metadata = json.loads(echo.get("/v2/models/two")[2])
     assert [one["name"] for one in metadata["inputs"]] == ["INPUT0", "INPUT1"]
-    assert metadata["versions"] == ["1"]
+    assert metadata["versions"] == ["1"] and metadata["parameters"] == {"swapnet_bits": "exact"}
     assert json.loads(echo.get("/v2/models/two/versions/1/config")[2])["input"][0]["data_type"] == "TYPE_INT64"
-    assert echo.get("/v2/models/two/ready")[0] == 200
     index = json.loads(echo.ask("POST", "/v2/repository/index")[2])
-    assert {one["name"] for one in index} == {"echo", "two", "row", "wrong"}
+    assert {one["name"] for one in index} == {"echo", "two", "row", "wrong", "word"}
 
 
 def test_statistics_count_requests(echo):
@@ -117,6 +133,8 @@ BAD = [
     ("POST", "/v2/models/echo/infer", body_of(tensor(VALUES), outputs=[{"name": "NOT"}]), 400),
     ("POST", "/v2/models/echo/infer", body_of(tensor(VALUES) | {"shape": [1 << 62, 1 << 62]}), 400),
     ("POST", "/v2/models/echo/infer", body_of(tensor(VALUES) | {"shape": [-1, 4]}), 400),
+    ("POST", "/v2/models/echo/infer", body_of(tensor(VALUES), outputs=[{"name": f"o{i}"} for i in range(100)]), 400),
+    ("POST", "/v2/models/echo/infer", body_of(*(tensor([1.0], f"i{i}") for i in range(100))), 400),
     ("POST", "/v2/models/two/infer", body_of(tensor([1], kind="INT64")), 400),
     ("POST", "/v2/models/wrong/infer", body_of(tensor(VALUES)), 500),
     ("POST", "/v2/repository/index", b"nonsense", 400),
@@ -135,6 +153,14 @@ def test_errors_leave_the_connection_usable(echo):
         assert outputs(echo.infer("echo", body_of(tensor(VALUES)), connection=c)) == {"OUTPUT0": VALUES}
         assert c.sock is sock
     c.close()
+
+
+def test_unknown_versions_are_said(echo):
+    """As Triton says them."""
+    for method, path in (("GET", ""), ("GET", "/ready"), ("GET", "/stats"), ("POST", "/infer")):
+        body = body_of(tensor(VALUES)) if method == "POST" else None
+        status, _, answer = echo.ask(method, f"/v2/models/echo/versions/99{path}", body)
+        assert (status, json.loads(answer)["error"]) == (404, "Request for unknown model: 'echo' version 99 is not found"), path
 
 
 @pytest.mark.parametrize("length", ["-1", "999999", "x", "18446744073709551616", "3"])
@@ -178,10 +204,80 @@ def test_body_has_a_limit(echo):
     wait_for(lambda: echo.metric("swapnet_serve_buffer_used_bytes") == 0)
 
 
+def test_limit_of_bodies_has_the_name_that_triton_gives_it(tmp_path):
+    with front(repository(tmp_path, echo=""), "--http-max-input-size=1024") as f:
+        f.ready()
+        assert f.infer("echo", binary([0.0] * 300)[0])[0] == 413
+        assert f.infer("echo", *binary(VALUES))[0] == 200
+
+
+def test_body_limit_is_exact_also_when_it_is_compressed(tmp_path):
+    body = body_of(tensor(VALUES))
+    with front(repository(tmp_path, echo=""), "--body-limit", "4096") as f:
+        f.ready()
+        for size, status in ((4095, 200), (4096, 200), (4097, 413)):
+            padded = body[:-1] + b" " * (size - len(body)) + body[-1:]
+            assert f.infer("echo", padded)[0] == status, size
+            assert f.infer("echo", gzip.compress(padded), {"Content-Encoding": "gzip"})[0] == status, size
+
+
+def test_one_address_has_no_more_connections_than_it_may(tmp_path):
+    with front(repository(tmp_path, echo=""), "--connections-per-address", "6") as f:
+        f.ready()
+        wait_for(lambda: f.metric("swapnet_serve_connections") <= 1)
+        mine = [f.dial() for _ in range(12)]
+        for s in mine:
+            with contextlib.suppress(ConnectionError):
+                s.sendall(b"GET /v2 HTTP/1.1\r\nHost: x\r\n\r\n")
+
+        def answer(s):
+            with contextlib.suppress(ConnectionError):
+                return s.recv(16)[:12]
+            return b""
+        assert [answer(s) for s in mine].count(b"HTTP/1.1 200") in (5, 6)
+        with socket.socket() as other:
+            other.bind(("127.0.0.2", 0))
+            other.settimeout(serve_front.PATIENCE_S)
+            other.connect(("127.0.0.1", f.port))
+            other.sendall(b"GET /v2 HTTP/1.1\r\nHost: x\r\n\r\n")
+            assert answer(other) == b"HTTP/1.1 200"
+        for s in mine:
+            s.close()
+
+
 def test_client_that_waits_for_our_word_is_refused_before_its_body(echo):
     with echo.dial() as s:
         s.sendall(b"POST /v2/models/echo/infer HTTP/1.1\r\nHost: x\r\nContent-Length: 6000000\r\nExpect: 100-continue\r\n\r\n")
         assert s.makefile("rb").readline().split()[1] == b"413"
+
+
+def test_body_in_a_million_chunks_is_a_body(echo):
+    """3 MB of chunks of a byte each, as those that made servers allocate for each of them."""
+    body = body_of(tensor(VALUES))
+    flood = body[:-1] + b" " * 500000 + body[-1:]
+    memory = anonymous_kib(echo)
+    with echo.dial() as s:
+        s.sendall(b"POST /v2/models/echo/infer HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n" +
+                  b"".join(b"1\r\n%c\r\n" % byte for byte in flood) + b"0\r\n\r\n")
+        answer = s.makefile("rb").read()
+    assert answer.split()[1] == b"200", answer
+    assert anonymous_kib(echo) < memory + 2048
+
+
+def test_clients_do_not_learn_where_the_repository_lies(tmp_path):
+    """Whatever an engine says; the log has all of it."""
+    where = f"cannot_open:{tmp_path}/bad/1/model.pt"
+    repo = repository(tmp_path, echo="", bad=f"refuse={where}", broken=f"fail={where}")
+    with front(repo, "--model-control-mode", "explicit", "--load-model", "*", "--strict-readiness", "false") as f:
+        f.said(where)
+        wait_for(f.is_ready)
+        answers = [f.infer("broken", body_of(tensor(VALUES))), f.infer("bad", body_of(tensor(VALUES))),
+                   f.ask("POST", "/v2/repository/models/bad/load"), f.ask("POST", "/v2/repository/index"), f.get("/metrics"),
+                   f.get("/v2/models/bad"), f.get("/v2/models/stats")]
+    assert [status for status, *_ in answers[:3]] == [500, 503, 400]
+    for _, headers, body in answers:
+        assert str(tmp_path).encode() not in body + json.dumps(headers).encode(), body
+    assert b"cannot_open:bad/1/model.pt" in answers[2][2] + answers[3][2]
 
 
 def test_pipelined_requests_are_answered_in_order(echo):
@@ -213,7 +309,7 @@ def test_slow_clients_and_idle_ones_hold_nobody_up(tmp_path):
     repo = repository(tmp_path, echo="")
     idle, slow, stop = [], [], threading.Event()
     try:
-        with front(repo, "--header-timeout-secs", "2", "--least-rate", "1M") as f:
+        with front(repo, "--header-timeout-secs", "2", "--least-rate", "1M", "--connections", "2200") as f:
             f.ready()
             idle = [f.dial() for _ in range(2000)]
             slow = [f.dial() for _ in range(20)]
@@ -260,10 +356,99 @@ def test_client_that_does_not_read_loses_its_connection(tmp_path):
             wait_for(lambda: f.metric("swapnet_serve_buffer_used_bytes") == 0, "giving back")
 
 
+@pytest.mark.parametrize("part", ["none of it", "a part", "all"])
+def test_connections_of_clients_that_have_left_are_closed(tmp_path, part):
+    """Within seconds, though the end came together with the last bytes; a connection may be idle for 120 s."""
+    body = body_of(tensor(VALUES))
+    sent = {"none of it": 0, "a part": 10, "all": len(body)}[part]
+    with front(repository(tmp_path, echo=""), "--header-timeout-secs", "100") as f:
+        f.ready()
+        for _ in range(60):
+            with f.dial() as s:
+                s.sendall(b"POST /v2/models/echo/infer HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(body) + body[:sent])
+        began = time.monotonic()
+        wait_for(lambda: f.metric("swapnet_serve_connections") <= 1, "closing")
+        assert time.monotonic() - began < 20
+        wait_for(lambda: f.metric("swapnet_serve_buffer_used_bytes") == 0)
+
+
+def anonymous_kib(f):
+    text = pathlib.Path(f"/proc/{f.process.pid}/status").read_text(encoding="ascii")
+    return int(text.partition("RssAnon:")[2].split()[0])
+
+
+def test_connections_take_what_is_kept_for_them(tmp_path):
+    repo = repository(tmp_path, echo="")
+    count, each_kib, filler = 400, 16 + 4, "x" * 7000
+    with front(repo, "--connections", str(count + 20), "--queue", "64", "--buffers", "8M", "--log-verbose", "1") as f:
+        kept_kib = (16 << 10) + (count + 20) * each_kib + (64 + 64 // 8 + 8) * 40
+        budget = float(f.said(r"engine 0 is process \d+, with ([0-9.]+) MiB")[1])
+        assert abs(budget - (200 - 8 - kept_kib / 1024)) < 1
+        f.ready()
+        before = anonymous_kib(f)
+        body = body_of(tensor(VALUES))
+        sockets = [f.dial() for _ in range(count)]
+        for s in sockets:
+            s.sendall(b"POST /v2/models/echo/infer HTTP/1.1\r\nHost: x\r\nX: %s\r\nContent-Length: %d\r\n\r\n"
+                      % (filler.encode(), len(body)) + body)
+            assert s.recv(4096).split()[1] == b"200"
+        for s in sockets:  # the headers of another one, as many as there may be
+            s.sendall(b"GET /v2 HTTP/1.1\r\nHost: x\r\nX: %s" % filler.encode())
+        assert f.get("/v2")[0] == 200
+        grown = anonymous_kib(f) - before
+        assert grown < count * each_kib, f"{grown / count:.1f} KiB for each"
+        for s in sockets:
+            s.close()
+
+
+def test_connections_beyond_the_limit_wait(tmp_path):
+    with front(repository(tmp_path, echo=""), memory="64M") as f:
+        f.ready()
+        most = (64 << 20) // 16 // (20 << 10)
+        waiting = [f.dial() for _ in range(most + 50)]
+        for s in waiting:
+            s.sendall(b"GET /v2 HTTP/1.1\r\nHost: x\r\n\r\n")
+
+        def answered():
+            return select.select(waiting, [], [], 0)[0]
+        served = wait_for(lambda: found if len(found := answered()) == most else None, "as many answers as connections")
+        assert len(answered()) == most
+        waiting = [s for s in waiting if s not in served]
+        for s in served:
+            s.close()
+        wait_for(lambda: len(answered()) == 50, "the others' turn")
+        for s in waiting:
+            assert s.recv(16).startswith(b"HTTP/1.1 200")
+            s.close()
+
+
+def test_places_for_inferences_are_counted(tmp_path):
+    with front(repository(tmp_path, echo=""), "--queue", "1", "--body-limit", "256K") as f:
+        f.ready()
+        assert f.infer("echo", body_of(tensor(VALUES)))[0] == 200
+        head = b"POST /v2/models/echo/infer HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n"
+        plain = [f.dial() for _ in range(20)]  # these have no place yet
+        for s in plain:
+            s.sendall(head + b"\r\n{")
+        assert f.infer("echo", body_of(tensor(VALUES)))[0] == 200
+        packed = []
+
+        def no_place_is_left():
+            """One that comes while the question has the last place is refused, so another one comes."""
+            packed.append(f.dial())  # what unpacks a body takes memory
+            packed[-1].sendall(head + b"Content-Encoding: gzip\r\n\r\n" + gzip.compress(b"{")[:5])
+            return f.infer("echo", body_of(tensor(VALUES)))[0] == 503
+        wait_for(no_place_is_left, "the last place")
+        for s in packed:
+            s.close()
+        wait_for(lambda: f.infer("echo", body_of(tensor(VALUES)))[0] == 200, "a free place")
+        for s in plain:
+            s.close()
+
+
 def test_no_growth_of_memory_or_descriptors(echo):
     def rss():
-        text = pathlib.Path(f"/proc/{echo.process.pid}/status").read_text(encoding="ascii")
-        return int(text.partition("RssAnon:")[2].split()[0])
+        return anonymous_kib(echo)
 
     def burst():
         c = echo.connection()

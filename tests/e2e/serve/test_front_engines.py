@@ -1,11 +1,15 @@
 """What swapnet-serve does with requests that are late, engines that die, models that come and go, and when it is to end."""
 import concurrent.futures
+import contextlib
+import ctypes
 import json
 import os
+import pathlib
 import signal
 import socket
 import subprocess
 import threading
+import time
 
 import pytest
 
@@ -71,6 +75,62 @@ def test_client_that_leaves_is_dropped(tmp_path):
         wait_for(lambda: "DROP" in log.read_text())
         assert f.infer("echo", BODY)[0] == 200
         assert f.metric('nv_inference_request_failure{model="slow",version="1",reason="CANCELED"}') == 1
+
+
+def test_client_that_leaves_at_once_is_dropped(tmp_path):
+    """The server does not watch the clients of requests that have just come."""
+    repo = repository(tmp_path / "repo", slow="slow_ms=50 groups=10000")
+    with front(repo, "--http-thread-count", "1") as f:
+        f.ready()
+        for _ in range(4):
+            with f.dial() as s:
+                s.sendall(b"POST /v2/models/slow/infer HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(BODY) + BODY)
+        counted = 'nv_inference_request_failure{model="slow",version="1",reason="CANCELED"}'
+        wait_for(lambda: f.metric(counted) == 4)
+        assert f.metric("swapnet_serve_requests") == 0
+
+
+def test_small_outputs_come_with_the_last_group(tmp_path):
+    """As soon as the server knows how large a model's answer is: then there is no STORE."""
+    repo = repository(tmp_path / "repo", echo="inputs=2 groups=2")
+    log = tmp_path / "log"
+    long = [float(i) for i in range(20000)]
+    with front(repo, env={"FAKE_LOG": str(log)}) as f:
+        f.ready()
+        for values in ([1.5], [2.5], [3.5, 4.5], long, long, [5.5]):
+            status, _, answer = f.infer("echo", body_of(tensor(values, "INPUT0"), tensor([0.5], "INPUT1")))
+            assert status == 200
+            assert [t["data"] for t in json.loads(answer)["outputs"]] == [values, [0.5]]
+        told = [line.split()[0] for line in log.read_text().splitlines() if "LOAD" not in line]
+        # The first answer is of no known size, the fourth larger than the one before, the fifth one worth no room.
+        assert told == ["RUN", "RUN", "STORE"] + 2 * ["RUN", "RUN", "ROOM"] + 3 * ["RUN", "RUN", "STORE"]
+        assert f.metric("swapnet_serve_buffer_used_bytes") == 0
+
+
+def test_outputs_where_no_room_was_given_are_refused(tmp_path):
+    repo = repository(tmp_path, liar="astray=1", echo="")
+    with front(repo) as f:
+        f.ready()
+        assert f.infer("liar", BODY)[0] == 200
+        assert f.infer("liar", BODY)[0] == 500
+        assert f.infer("echo", BODY)[0] == 200
+        assert f.metric("swapnet_serve_buffer_used_bytes") == 0
+    assert "broke the protocol" in f.log
+
+
+def test_client_that_leaves_takes_nobody_with_it(tmp_path):
+    """Requests that run with its own in lockstep are answered, whenever it leaves."""
+    repo = repository(tmp_path, slow="slow_ms=20 groups=5")
+    with front(repo) as f, concurrent.futures.ThreadPoolExecutor(3) as pool:
+        f.ready()
+        for stage in range(4):
+            work = [pool.submit(f.infer, "slow", BODY) for _ in range(3)]
+            with f.dial() as s:
+                s.sendall(b"POST /v2/models/slow/infer HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(BODY) + BODY)
+                time.sleep(0.1 * stage)
+            assert [outputs(one.result()) for one in work] == [{"OUTPUT0": VALUES}] * 3
+        wait_for(lambda: f.metric("swapnet_serve_requests") == 0)
+        wait_for(lambda: f.metric("swapnet_serve_buffer_used_bytes") == 0)
 
 
 # ---- engines that fail ----
@@ -148,6 +208,108 @@ def test_hung_group_is_ended(tmp_path):
         f.said("has not answered in time")
 
 
+@contextlib.contextmanager
+def held_by_the_kernel(pid):
+    """That process does not end before this does, whoever kills it, as one that waits for a broken disk."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.ptrace.argtypes = [ctypes.c_long, ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p]
+    seize, detach, trace_exit, wait_all = 0x4206, 17, 0x40, 0x40000000
+    if libc.ptrace(seize, pid, None, trace_exit):
+        pytest.skip(f"ptrace: {os.strerror(ctypes.get_errno())}")
+    try:
+        yield
+    finally:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, wait_all)
+        libc.ptrace(detach, pid, None, None)
+
+
+def test_engine_that_cannot_be_killed_holds_nobody_up(tmp_path):
+    flag = tmp_path / "flag"
+    repo = repository(tmp_path / "repo", hang=f"hang_if={flag}")
+    with front(repo, "--group-timeout-ms", "300") as f, concurrent.futures.ThreadPoolExecutor(1) as pool:
+        f.ready()
+        flag.touch()
+        with held_by_the_kernel(f.engines()[0]):
+            work = pool.submit(f.infer, "hang", BODY)
+            f.said("has not answered in time")
+            assert f.get("/v2/health/live")[0] == 200
+            assert not f.is_ready()
+            assert f.metric("swapnet_serve_engines_up") == 0
+            assert not work.done()
+        assert work.result()[0] == 200
+        f.ready()
+
+
+def test_server_ends_without_an_engine_that_cannot_be_killed(tmp_path):
+    f = Front(repository(tmp_path, echo=""))
+    try:
+        wait_for(f.is_ready)
+        with held_by_the_kernel(f.engines()[0]):
+            f.process.send_signal(signal.SIGTERM)
+            assert f.process.wait(serve_front.PATIENCE_S) == 0
+            f.said("does not end")
+    finally:
+        f.process.kill()
+
+
+def test_engine_that_closes_its_socket_and_lives_on_has_failed(tmp_path):
+    repo = repository(tmp_path, shut="close=1", echo="")
+    with front(repo) as f:
+        f.ready()
+        answer = f.infer("shut", BODY)
+        assert answer[0] == 500
+        assert "died" in json.loads(answer[2])["error"]
+        f.said("closed its socket and went on")
+        wait_for(lambda: f.metric('swapnet_serve_model_quarantined{model="shut",version="1"}') == 1)
+        assert f.infer("echo", BODY)[0] == 200
+
+
+def test_server_sleeps_while_its_engine_is_down(tmp_path):
+    """Though a policy wanted to be asked again by now: it waits for others that a request could run with, until its time is short."""
+    gate = tmp_path / "gate"
+    gate.touch()
+    with front(repository(tmp_path / "repo", echo=""), "--policy", "symphony", env={"FAKE_GATE": str(gate)}) as f, \
+            concurrent.futures.ThreadPoolExecutor(1) as pool:
+        f.ready()
+        assert f.infer("echo", BODY)[0] == 200  # its times are known
+        work = pool.submit(f.infer, "echo", body_of(tensor(VALUES), parameters={"timeout": 500000}))
+        wait_for(lambda: f.metric("swapnet_serve_requests") == 1)
+        gate.unlink()
+        os.kill(f.engines()[0], signal.SIGKILL)
+        assert work.result()[0] == 503  # its time is over
+        before = f.awake_s()
+        time.sleep(1.5)
+        assert f.awake_s() - before < 0.7
+        gate.touch()
+        f.ready()
+        assert f.infer("echo", BODY)[0] == 200
+
+
+def is_group_empty(group):
+    """But for what nobody has reaped yet."""
+    for path in pathlib.Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            state, _, its = path.read_text().rpartition(")")[2].split()[:3]
+            if int(its) == group and state != "Z":
+                return False
+    return True
+
+
+def test_engine_whose_child_holds_its_socket_is_missed_at_once(tmp_path):
+    repo = repository(tmp_path, nest="child=1")
+    with front(repo) as f:
+        f.ready()
+        engine, = f.engines()
+        began = time.monotonic()
+        os.kill(engine, signal.SIGKILL)
+        assert f.infer("nest", BODY)[0] == 200
+        assert time.monotonic() - began < 10  # the time limit of a group is 60 s
+        wait_for(lambda: is_group_empty(engine), "the child's end")
+        last, = f.engines()
+    wait_for(lambda: is_group_empty(last), "the end of the last child")
+
+
 def test_engine_that_does_not_start_is_said(tmp_path):
     repo = repository(tmp_path, echo="")
     with front(repo, env={"FAKE_EXIT": "3"}) as f:
@@ -216,6 +378,71 @@ def test_reloading_loses_no_request(tmp_path):
             assert {one.result()[0] for one in work} == {200}
 
 
+def test_log_that_nobody_reads_stops_no_request(tmp_path):
+    repo = repository(tmp_path, echo="", bad="refuse=" + "x" * 120)
+    with front(repo, "--model-control-mode", "explicit", "--load-model", "echo") as f:
+        f.ready()
+        c = f.connection()
+        c.timeout = 10
+        for _ in range(700):  # a line each, of which a pipe holds 64 KiB
+            assert f.ask("POST", "/v2/repository/models/bad/load", connection=c)[0] == 400
+        assert f.infer("echo", BODY, connection=c)[0] == 200
+        c.close()
+        with concurrent.futures.ThreadPoolExecutor(1) as pool:
+            reading = pool.submit(f.said, "lines before this one are lost")
+            wait_for(lambda: f.ask("POST", "/v2/repository/models/bad/load") and reading.done())
+            reading.result()
+
+
+def test_load_that_is_overtaken_by_another_does_not_count(tmp_path):
+    """The file is mended while the engine is still busy with the bad one."""
+    gate, log = tmp_path / "gate", tmp_path / "log"
+    repo = repository(tmp_path / "repo", m=f"load_wait={gate} refuse=the_old_one")
+    with front(repo, "--model-control-mode", "explicit", env={"FAKE_LOG": str(log)}) as f, \
+            concurrent.futures.ThreadPoolExecutor(2) as pool:
+        path = "/v2/repository/models/m/load"
+        first = pool.submit(f.ask, "POST", path)
+        wait_for(lambda: log.exists() and "LOAD" in log.read_text())
+        (repo / "m" / "1" / "model.pt").unlink()
+        (repo / "m" / "1" / "model.pt").write_text("")
+        second = pool.submit(f.ask, "POST", path)
+        wait_for(lambda: index_of(f)["m"]["state"] == "UNLOADING")
+        gate.touch()
+        assert first.result()[0] == 200 and second.result()[0] == 200
+        assert f.infer("m", BODY)[0] == 200
+
+
+def test_quarantined_model_that_is_unloaded_gives_its_engine_up(tmp_path):
+    flag = tmp_path / "flag"
+    repo = repository(tmp_path / "repo", evil=f"die={signal.SIGABRT.value} die_if={flag}", echo="")
+    with front(repo, "--model-control-mode", "explicit", "--load-model", "*") as f:
+        f.ready()
+        for _ in range(2):
+            flag.touch()
+            assert f.infer("evil", BODY)[0] == 200
+        wait_for(lambda: f.metric('swapnet_serve_model_quarantined{model="evil",version="1"}') == 1)
+        wait_for(lambda: f.metric("swapnet_serve_engines_up") == 2)
+        assert f.ask("POST", "/v2/repository/models/evil/unload")[0] == 200
+        wait_for(lambda: len(f.engines()) == 1)
+        assert f.ask("POST", "/v2/repository/models/evil/load")[0] == 200
+        assert f.infer("evil", BODY)[0] == 200
+        assert len(f.engines()) == 1
+
+
+def test_many_loads_at_once_are_all_answered(tmp_path):
+    names = [f"m{i}" for i in range(40)]
+    repo = repository(tmp_path, echo="", **{name: "" for name in names})
+    with front(repo, "--model-control-mode", "explicit", "--load-model", "echo") as f, \
+            concurrent.futures.ThreadPoolExecutor(45) as pool:
+        f.ready()
+        loads = [pool.submit(f.ask, "POST", f"/v2/repository/models/{name}/load") for name in names]
+        asked = [pool.submit(f.infer, "echo", BODY) for _ in range(200)]
+        assert {one.result()[0] for one in loads + asked} == {200}
+        gone = [pool.submit(f.ask, "POST", f"/v2/repository/models/{name}/unload") for name in names]
+        assert {one.result()[0] for one in gone} == {200}
+        assert [one["name"] for one in json.loads(f.ask("POST", "/v2/repository/index", b'{"ready":true}')[2])] == ["echo"]
+
+
 def test_config_names_the_tensors(tmp_path):
     repo = repository(tmp_path, echo="type=FP32")
     (repo / "echo" / "config.pbtxt").write_text('name: "echo"\nmax_batch_size: 8\n'
@@ -277,7 +504,7 @@ def test_systemd_is_told(tmp_path):
 
 def test_metrics_have_a_port_of_their_own(tmp_path):
     with front(repository(tmp_path, echo=""), "--metrics-port", "0", "--metrics-address", "127.0.0.1") as f:
-        other, everything = int(f.said(r"metrics on port (\d+)")[1]), f.port
+        other, everything = int(f.said(r"metrics on .*port (\d+)")[1]), f.port
         assert f.get("/metrics")[0] == 404
         f.port = other
         assert f.get("/metrics")[0] == 200

@@ -1,4 +1,5 @@
 """swapnet-serve with its engine, real models, and public clients: the bits of each model alone, in memory for fewer."""
+import concurrent.futures
 import json
 import os
 import signal
@@ -12,23 +13,21 @@ import serve_front
 
 MODELS = {"large": "large:1024:12:4", "other": "other:1024:10:4", "small": "small:64:3:4"}
 CLIENTS = harness.REPO / ".deps" / "clients" / "bin" / "python"
+KSERVE = harness.REPO / ".deps" / "kserve" / "bin" / "python"
+FRONT_TYPES = ["BOOL", "UINT8", "UINT16", "UINT32", "UINT64", "INT8", "INT16", "INT32", "INT64", "FP16", "FP32", "FP64", "BF16",
+               "BYTES"]
 
 
 @pytest.fixture(scope="module")
-def made(request):
+def made():
     """A function: the directory with a PyTorch's repository `models` and samples NAME.SEED.in and .out."""
-    made = {}
-    with harness.contextlib.ExitStack() as directories:
-        def make(torch):
-            if torch.name not in made:
-                where = directories.enter_context(harness.disk_dir())
-                harness.plain(torch, "save_models", str(where), *MODELS.values())
-                for name in MODELS:
-                    (where / "models" / name / "1").mkdir(parents=True)
-                    (where / f"{name}.pt").rename(where / "models" / name / "1" / "model.pt")
-                (where / "store").mkdir()
-                made[torch.name] = where
-            return made[torch.name]
+    def fill(torch, where):
+        harness.plain(torch, "save_models", str(where), *MODELS.values())
+        for name in MODELS:
+            (where / "models" / name / "1").mkdir(parents=True)
+            (where / f"{name}.pt").rename(where / "models" / name / "1" / "model.pt")
+        (where / "store").mkdir()
+    with harness.made_once(fill) as make:
         yield make
 
 
@@ -50,17 +49,62 @@ def ask_binary(server, where, name, seed):
     return body[-len((where / f"{name}.{seed}.out").read_bytes()):]
 
 
+def ask_by(program, least, *args, python=CLIENTS):
+    """A client's program, which fails where the server does not do what the client expects, and compares `least` things."""
+    assert python.exists(), "run scripts/setup --with-clients"
+    with harness.disk_dir() as where:
+        record = where / "record.json"
+        done = subprocess.run([python, harness.program_file(program), record, *map(str, args)], capture_output=True, text=True,
+                              timeout=300)
+        assert done.returncode == 0, done.stderr
+        found = json.loads(record.read_text(encoding="ascii"))
+        assert len(found) >= least, found
+
+
 def test_tritonclient_gets_the_bits_of_each_model(torch, made):
-    assert CLIENTS.exists(), "run scripts/setup --with-clients"
     where = made(torch)
     with serving(torch, where) as server:
         server.ready()
-        record = where / "record.json"
-        done = subprocess.run([CLIENTS, harness.program_file("triton_client"), record, str(server.port), where, *MODELS],
-                              capture_output=True, text=True, timeout=300)
-        assert done.returncode == 0, done.stderr
-        assert len(json.loads(record.read_text())) > 60
+        ask_by("triton_client", 60, server.port, where, *MODELS)
         assert server.metric("swapnet_serve_engine_restarts_total") == 0
+
+
+def test_client_made_from_the_protocol_gets_the_bits_of_each_model(torch113, made):
+    where = made(torch113)
+    with serving(torch113, where) as server:
+        ask_by("generated_client", 33, server.ready().port, where, *MODELS)
+
+
+@pytest.mark.skipif(not KSERVE.exists(), reason="KServe's SDK is not there: scripts/setup --with-kserve")
+def test_client_of_kserve_gets_the_bits_of_each_model(torch113, made):
+    where = made(torch113)
+    with serving(torch113, where) as server:
+        ask_by("kserve_client", 93, server.ready().port, where, *MODELS, python=KSERVE)
+
+
+def test_every_type_passes_the_server(tmp_path):
+    names = {kind.lower(): f"type={kind} rank=2" for kind in FRONT_TYPES}
+    with serve_front.front(serve_front.repository(tmp_path, **names)) as server:
+        ask_by("triton_types", 600, server.ready().port, *(f"{name}:INPUT0:OUTPUT0:{name.upper()}" for name in names))
+
+
+def test_every_type_of_pytorch_passes_a_model(torch, tmp_path):
+    file = tmp_path / "models" / "same" / "1" / "model.pt"
+    file.parent.mkdir(parents=True)
+    harness.make(torch, "save_identity", str(file), where=tmp_path / "made")
+    (tmp_path / "store").mkdir()
+    kinds = ["BOOL", "UINT8", "INT8", "INT16", "INT32", "INT64", "FP16", "FP32", "FP64", "BF16"]
+    with serving(torch, tmp_path) as server:
+        ask_by("triton_types", 400, server.ready().port, *(f"same:x:OUTPUT__0:{kind}" for kind in kinds))
+
+
+def test_types_that_torchscript_lacks_pass_a_model_in_python(torch213, tmp_path):
+    folder = tmp_path / "models" / "same" / "1"
+    folder.mkdir(parents=True)
+    (folder / "model.py").write_text("class Model:\n    def __call__(self, x):\n        return x\n")
+    (tmp_path / "store").mkdir()
+    with serving(torch213, tmp_path, memory="128M") as server:
+        ask_by("triton_types", 180, server.ready().port, *(f"same:x:OUTPUT__0:{kind}" for kind in ("UINT16", "UINT32", "UINT64", "BYTES")))
 
 
 def test_clients_at_once_get_their_own_answers(torch, made):
@@ -81,6 +125,67 @@ def test_clients_at_once_get_their_own_answers(torch, made):
         for t in threads:
             t.join()
     assert not wrong and count[0] == 96
+
+
+@pytest.mark.parametrize("policy", ["lookahead", "masa", "bulk", "deepeye"])
+def test_bits_are_those_of_each_model_under_policies_over_tasks(torch113, made, policy):
+    where = made(torch113)
+    asked = [(name, seed) for seed in range(3) for name in MODELS]
+    with serving(torch113, where, "--policy", policy) as server, concurrent.futures.ThreadPoolExecutor(6) as pool:
+        server.ready()
+        answers = pool.map(lambda one: ask_binary(server, where, *one), 2 * asked)
+        assert list(answers) == [(where / f"{name}.{seed}.out").read_bytes() for name, seed in 2 * asked]
+
+
+def ask_for_map(server, where, seed, pixels):
+    """The bits of an answer about an image."""
+    data = (where / f"{seed}.in").read_bytes()
+    head = json.dumps({"inputs": [{"name": "x", "shape": [1, 3, pixels, pixels], "datatype": "FP32",
+                                   "parameters": {"binary_data_size": len(data)}}],
+                       "parameters": {"binary_data_output": True}}).encode()
+    status, _, body = server.infer("convs", head + data, {"Inference-Header-Content-Length": str(len(head))})
+    assert status == 200, body[:500]
+    return body[-len((where / f"{seed}.out").read_bytes()):]
+
+
+def tensors_of(server):
+    """Bytes that the engines have in memory beside files, and PyTorch's own among them."""
+    found = 0
+    for pid in server.engines():
+        with open(f"/proc/{pid}/status", encoding="ascii") as f:
+            fields = dict(line.split(":", 1) for line in f)
+        found += sum(int(fields[name].split()[0]) << 10 for name in ("RssAnon", "RssShmem"))
+    return found
+
+
+def test_activations_of_requests_at_once_stay_within_memory(torch, tmp_path):
+    """Each tensor of a request has 8 MiB, which is more than all weights: three are alive at most, and one while it is set
+    aside. The engine has room for one request that runs and for the states of few, and is never asked for more."""
+    pixels, count, at_once, memory = 512, 3, 8, 108
+    (tmp_path / "store").mkdir()
+    folder = tmp_path / "models" / "convs" / "1"
+    folder.mkdir(parents=True)
+    harness.make(torch, "save_activations", str(folder / "model.pt"), str(tmp_path), str(pixels), str(count), where=tmp_path / "made")
+    trace, answers, peak = tmp_path / "trace.json", {}, 0
+
+    def client(server, number):
+        answers[number] = ask_for_map(server, tmp_path, number % count, pixels)
+    with serving(torch, tmp_path, "--buffers", "32M", "--policy", "batch", "--connections", "16", "--queue", "32", "--trace", trace,
+                 memory=f"{memory}M") as server:
+        server.ready()
+        before = tensors_of(server)
+        threads = [threading.Thread(target=client, args=(server, n)) for n in range(at_once)]
+        for t in threads:
+            t.start()
+        while any(t.is_alive() for t in threads):
+            peak = max(peak, tensors_of(server))
+        budget = server.metric("swapnet_serve_engine_budget_bytes")
+    assert all(answers[n] == (tmp_path / f"{n % count}.out").read_bytes() for n in range(at_once))
+    assert 24 << 20 < peak - before <= budget + (32 << 20) < memory << 20, (before, peak, budget)
+    names = [event.get("name", "") for event in json.loads(trace.read_text())]
+    groups = [int(name.split()[1]) for name in names if name.startswith("convs ") and "#" in name]
+    assert groups.count(0) == at_once and len(groups) == at_once * (max(groups) + 1)  # none began anew for want of memory
+    assert any(a == b for a, b in zip(groups, groups[1:]))  # and some took turns
 
 
 def test_engine_that_is_killed_comes_back_with_its_models(torch, made):

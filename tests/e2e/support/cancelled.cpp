@@ -1,7 +1,10 @@
 /* A library for programs/cancelled.py: threads that compute are cancelled. They ask for it (pthread_testcancel) between
  * operators, so that no frame of PyTorch's is unwound, if operators are no cancellation points. */
-#include <ATen/ATen.h>
+#include <ATen/core/Tensor.h>
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/mm.h>
+#include <ATen/ops/ones.h>
 #include <pthread.h>
 #include <unistd.h>
 

@@ -11,6 +11,7 @@ import atexit
 import contextlib
 import ctypes
 import dataclasses
+import enum
 import functools
 import json
 import os
@@ -37,7 +38,7 @@ MIB = 1 << 20
 
 STATS_KEYS = frozenset(
     "schema pid budget_bytes minimum_bytes urgency demand_bytes resident_bytes peak_resident_bytes pool_bytes kept_bytes small_bytes "
-    "streamed_bytes encoded_bytes decoded_bytes spilled_bytes deferred_bytes swap_ins window_hits window_misses stall_ns "
+    "streamed_bytes encoded_bytes decoded_bytes spilled_bytes deferred_bytes swap_ins window_hits window_misses stalls stall_ns "
     "filled_bytes dropped_bytes placed_bytes slices rows fallback_reads "
     "over_budget_bytes untracked_bytes passes read_errors plans plan_reviews plan_budget_bytes plan_since_ns budget_since_ns bound_ns in_flight_ns unified unified_elided_bytes unified_copied_bytes device_budget_bytes "
     "device_resident_bytes device_peak_bytes device_kept_bytes device_swap_ins device_swapped_bytes device_stall_ns fetch_path torch_version daemon_socket state name".split())
@@ -258,11 +259,14 @@ def start(torch, program, *args, where, budget=None, env=None, preexec=None, pre
 WHOLE_PROCESS = {"create_delete", "denormal", "device_kernels", "fork_storm", "observed", "registered", "reserved", "steady"}
 
 
-# Whether the test that runs forks its swapped programs as well (conftest sets it; SWAPNET_TEST_FORKS=1 has all tests fork,
-# 0 none), which takes half the time. A forked program shows nothing of the library's start in a new process: the library is
-# loaded in the server, and begins with the first tensor, in a child.
-forks = False
-FORKS = os.environ.get("SWAPNET_TEST_FORKS")
+class Forks(enum.Enum):
+    """Which of its swapped programs a test forks, too: that takes half the time. A forked program shows nothing of the library's
+    start in a new process: the library is loaded in the server, and begins with the first tensor, in a child."""
+    NONE, REPEATED, ALL = range(3)  # REPEATED: those that the test has started before
+
+
+forks, started = Forks.NONE, set()  # of the test that runs: conftest sets them
+FORKS = os.environ.get("SWAPNET_TEST_FORKS")  # 1 has all tests fork, 0 none
 
 
 class Server:
@@ -286,7 +290,7 @@ class Server:
     def run(self, program, args, where, timeout, variables=None, stats=None):
         record, out, err = (pathlib.Path(where) / name for name in ("record.json", "stdout", "stderr"))
         for path in (out, err):
-            path.touch()
+            path.write_bytes(b"")
         argv = [str(word) for word in (program_file(program), record, *args)]
         begin = time.monotonic()
         job = {"argv": argv, "cwd": str(where), "out": str(out), "err": str(err), "env": variables or {}}
@@ -334,39 +338,75 @@ def make(torch, program, *args, where, timeout=60):
 
 def _forked(torch, program, args, where, budget, env, timeout):
     store, stats = where / "store", where / "stats.json"
-    store.mkdir()
+    store.mkdir(parents=True, exist_ok=True)
     variables = {key: str(value) for key, value in (swapnet_env(budget, stats, store) | dict(env or {})).items()}
     del variables["LD_PRELOAD"]
     return _server(torch, LIBRARY).run(program, args, where, timeout, variables, stats)
 
 
-def _may_fork(program, env):
-    return (FORKS == "1" or forks and FORKS != "0") and not LAUNCHER and program not in WHOLE_PROCESS and "LD_PRELOAD" not in (env or {})
+def _may_fork(torch, program, env):
+    if LAUNCHER or FORKS == "0" or program in WHOLE_PROCESS or "LD_PRELOAD" in (env or {}):
+        return False
+    if FORKS == "1" or forks is Forks.ALL:
+        return True
+    repeated = (torch, program) in started
+    started.add((torch, program))
+    return forks is Forks.REPEATED and repeated
+
+
+@contextlib.contextmanager
+def made_once(fill):
+    """A function: the directory that fill(torch, directory) has filled for a PyTorch, at the first call."""
+    made = {}
+    with contextlib.ExitStack() as directories:
+        def make(torch):
+            if torch.name not in made:
+                where = directories.enter_context(disk_dir())
+                fill(torch, where)
+                made[torch.name] = where
+            return made[torch.name]
+        yield make
+
+
+@contextlib.contextmanager
+def setting_up():
+    """Swapped runs for what they leave behind, and for several tests: they are none of the starts of the one that comes first."""
+    global forks
+    before, forks = forks, Forks.ALL
+    try:
+        yield
+    finally:
+        forks = before
+
+
+def run(torch, program, *args, where, budget, env=None, timeout=120):
+    """A swapped run in the directory `where`, which is made if it is missing, however it ends."""
+    where.mkdir(parents=True, exist_ok=True)
+    if _may_fork(torch, program, env):
+        return _forked(torch, program, args, where, budget, env, timeout)
+    return start(torch, program, *args, where=where, budget=budget, env=env).finish(timeout)
 
 
 def swapped(torch, program, *args, budget, env=None, timeout=120):
     with disk_dir() as where:
-        if _may_fork(program, env):
-            return _require_record(_forked(torch, program, args, where, budget, env, timeout))
-        return _require_record(start(torch, program, *args, where=where, budget=budget, env=env).finish(timeout))
+        return _require_record(run(torch, program, *args, where=where, budget=budget, env=env, timeout=timeout))
 
 
 def both(torch, program, *args, budget, env=None, timeout=120):
     """Runs the program plainly and under swapnet, side by side (the tests' own time is mostly `import torch`), and
     checks that both ended well and recorded the same. Returns (plain run, swapped run)."""
-    if _may_fork(program, env):
-        reference = plain(torch, program, *args, timeout=timeout)
-        run = swapped(torch, program, *args, budget=budget, env=env, timeout=timeout)
-        assert_same(reference, run)
-        return reference, run
     with disk_dir() as where:
-        process = start(torch, program, *args, where=where, budget=budget, env=env)
-        try:
+        if _may_fork(torch, program, env):
             reference = plain(torch, program, *args, timeout=timeout)
-        finally:
-            run = process.finish(timeout)
-    assert_same(reference, _require_record(run))
-    return reference, run
+            got = _forked(torch, program, args, where, budget, env, timeout)
+        else:
+            process = start(torch, program, *args, where=where, budget=budget, env=env)
+            try:
+                reference = plain(torch, program, *args, timeout=timeout)
+            finally:
+                got = process.finish(timeout)
+    assert_same(reference, _require_record(got))
+    return reference, got
 
 
 def _require_record(run):
@@ -414,6 +454,12 @@ def _built(name, *libraries):
 
 
 @functools.cache
+def coroutines():
+    """A library whose coroutines store into memory."""
+    return _built("coroutines")
+
+
+@functools.cache
 def waits_in_constructor():
     """A library whose constructor waits for a thread that calls all that swapnet stands before."""
     return _built("waits_in_constructor")
@@ -423,6 +469,12 @@ def waits_in_constructor():
 def alloc_meter():
     """Builds alloc_meter.c, a preload that only counts tensor bytes, once per session."""
     return _built("alloc_meter", "-ldl")
+
+
+@functools.cache
+def no_memory_for_part():
+    """Builds no_memory_for_part.c, a preload that lets an allocation fail at a given point."""
+    return _built("no_memory_for_part", "-ldl")
 
 
 @functools.cache

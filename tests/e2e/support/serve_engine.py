@@ -10,32 +10,42 @@ import sys
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "programs", "shared"))
 from serve_backend import ELEMENT, ELEMENTS, ServeError, Tensor  # noqa: E402
 
-MAGIC, VERSION = 0x6E657773, 1
-OPS = "READY LOAD LOADED UNLOAD UNLOADED RUN RAN STORE STORED DROP".split()
+MAGIC, VERSION, STEPS = 0x6E657773, 8, 16
+OPS = "READY LOAD LOADED UNLOAD UNLOADED RUN RAN STORE STORED DROP BUDGET BUDGETED".split()
 OP = {name: number for number, name in enumerate(OPS, 1)}
 
 
 class Head(ctypes.Structure):
     _fields_ = [(name, ctypes.c_uint32) for name in ("magic", "version", "op", "status")] + [
         ("request", ctypes.c_uint64)] + [
-        (name, ctypes.c_uint32) for name in ("model", "group", "groups", "inputs", "outputs", "text_bytes")] + [
-        ("ns", ctypes.c_uint64), ("weight_bytes", ctypes.c_uint64)]
+        (name, ctypes.c_uint32) for name in ("model", "group", "groups", "inputs", "outputs", "weighed", "text_bytes", "foretold", "is_stored",
+                                         "batch_most", "may_differ", "following", "joined")] + [
+        (name, ctypes.c_uint64) for name in ("ns", "weight_bytes", "budget_bytes", "read_bytes", "wait_ns")]
+
+
+class Group(ctypes.Structure):
+    _fields_ = [(name, ctypes.c_uint64) for name in ("bytes", "in_memory", "identity", "dense", "activation_bytes", "state_bytes",
+                                                     "alone_ns")] + [("joined_ns", ctypes.c_uint64 * 5)]
+
+
+class Step(ctypes.Structure):
+    _fields_ = [("model", ctypes.c_uint32), ("group", ctypes.c_uint32)]
 
 
 class Engine:
     """Use as a context. The buffer is a memory file of `buffer` bytes."""
 
-    def __init__(self, program, environment, buffer=64 << 20):
+    def __init__(self, program, environment, buffer=64 << 20, options=()):
         self.ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.ours.settimeout(300)
         self.memory = os.memfd_create("buffer")
         os.ftruncate(self.memory, buffer)
         with theirs:
             self.process = subprocess.Popen(
-                [str(program), "--socket", str(theirs.fileno()), "--buffer", str(self.memory)],
+                [str(program), "--socket", str(theirs.fileno()), "--buffer", str(self.memory), *options],
                 pass_fds=(theirs.fileno(), self.memory), env=environment,
                 stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-        self.requests = 0
+        self.requests, self.groups, self.last_groups, self.division = 0, [], [], {}
 
     def __enter__(self):
         return self
@@ -49,11 +59,12 @@ class Engine:
             self.process.communicate()
         os.close(self.memory)
 
-    def send(self, op, tensors=(), text="", inputs=0, **fields):
+    def send(self, op, tensors=(), text="", inputs=0, steps=(), **fields):
+        """steps: (model, group) of each that RUN foretells."""
         body = text.encode()
         head = Head(magic=MAGIC, version=VERSION, op=OP[op], inputs=inputs, outputs=len(tensors) - inputs,
-                    text_bytes=len(body), **fields)
-        self.ours.send(bytes(head) + b"".join(bytes(t) for t in tensors) + body)
+                    text_bytes=len(body), foretold=len(steps), **fields)
+        self.ours.send(bytes(head) + b"".join(bytes(t) for t in tensors) + b"".join(bytes(Step(*s)) for s in steps) + body)
 
     def receive(self, op=None):
         """(head, tensors, text) of one message; a status other than 0 raises."""
@@ -65,6 +76,13 @@ class Engine:
         for _ in range(head.inputs + head.outputs):
             tensors.append(Tensor.from_buffer_copy(packet, at))
             at += ctypes.sizeof(Tensor)
+        self.groups = []  # of the last message: the weights of the model's layer groups
+        for _ in range(head.weighed):
+            self.groups.append(Group.from_buffer_copy(packet, at))
+            at += ctypes.sizeof(Group)
+        if self.groups:
+            self.last_groups = self.groups
+            self.division[head.model] = head.weighed
         text = packet[at:at + head.text_bytes].decode(errors="replace")
         if op:
             assert OPS[head.op - 1] == op, OPS[head.op - 1]
@@ -76,8 +94,8 @@ class Engine:
         self.send(op, **what)
         return self.receive(OPS[OP[op]])
 
-    def load(self, number, path, groups=0):
-        return self.ask("LOAD", model=number, groups=groups, text=str(path))
+    def load(self, number, path, groups=0, **fields):
+        return self.ask("LOAD", model=number, groups=groups, text=str(path), **fields)
 
     def tensors(self, inputs, at=0):
         """Descriptions of (name, element, shape, bytes), whose bytes are written to the buffer from `at` on."""
@@ -90,11 +108,12 @@ class Engine:
             described.append(t)
         return described
 
-    def begin(self, model, inputs, at=0):
+    def begin(self, model, inputs, at=0, steps=()):
         """Runs the first group. (request's number, its groups, outputs if that was all)."""
         self.requests += 1
         described = self.tensors(inputs, at)
-        head, outputs, _ = self.ask("RUN", request=self.requests, model=model, tensors=described, inputs=len(described))
+        head, outputs, _ = self.ask("RUN", request=self.requests, model=model, tensors=described, inputs=len(described),
+                                    steps=steps)
         return self.requests, head.groups, outputs
 
     def fetch(self, request, outputs, at=0):
@@ -106,8 +125,14 @@ class Engine:
         return {t.name.decode(): (ELEMENTS[t.element - 1], tuple(t.shape[:t.rank]), os.pread(self.memory, t.bytes, t.offset))
                 for t in outputs}
 
-    def infer(self, model, inputs):
-        request, groups, outputs = self.begin(model, inputs)
+    def foretell(self, model, group, then):
+        """The steps behind that group, where requests for the models `then` follow; None: it is not known what follows."""
+        own = [(model, g) for g in range(group + 1, self.division.get(model, 0))]
+        return () if then is None else (own + [(m, g) for m in then for g in range(self.division.get(m, 0))])[:STEPS]
+
+    def infer(self, model, inputs, then=None):
+        request, groups, outputs = self.begin(model, inputs, steps=self.foretell(model, 0, then))
         for group in range(1, groups):
-            _, outputs, _ = self.ask("RUN", request=request, model=model, group=group)
+            _, outputs, _ = self.ask("RUN", request=request, model=model, group=group,
+                                     steps=self.foretell(model, group, then))
         return self.fetch(request, outputs)

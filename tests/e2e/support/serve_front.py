@@ -54,7 +54,7 @@ class Front:
                    "--library", "none", *options]
         self.process = subprocess.Popen([str(word) for word in command], stderr=subprocess.PIPE, text=True,
                                         env=harness.clean_env(QUARANTINE | (env or {})))
-        self.port = int(self.said(r"listening on .*, port (\d+)")[1])
+        self.port = int(self.said(r"listening .*, port (\d+)")[1])
 
     def said(self, pattern):
         """The first line of its log that matches, waited for."""
@@ -115,6 +115,11 @@ class Front:
     def descriptors(self):
         return len(os.listdir(f"/proc/{self.process.pid}/fd"))
 
+    def awake_s(self):
+        """How long the serving thread has had or wanted a processor: one that turns in circles always does."""
+        with open(f"/proc/{self.process.pid}/task/{self.process.pid}/schedstat", encoding="ascii") as f:
+            return sum(map(int, f.read().split()[:2])) / 1e9
+
     def end(self, sig=signal.SIGTERM):
         """Its exit status, after that signal."""
         if self.process.poll() is None:
@@ -146,10 +151,10 @@ def outputs(answer):
     return {one["name"]: one["data"] for one in json.loads(answer[2])["outputs"]}
 
 
-def binary(values, **parameters):
+def binary(values, name="INPUT0", **parameters):
     """(body, headers) of a request with one binary input of floats, and binary outputs."""
     data = struct.pack(f"<{len(values)}f", *values)
-    head = json.dumps({"inputs": [{"name": "INPUT0", "shape": [1, len(values)], "datatype": "FP32",
+    head = json.dumps({"inputs": [{"name": name, "shape": [1, len(values)], "datatype": "FP32",
                                    "parameters": {"binary_data_size": len(data)}}],
                        "parameters": {"binary_data_output": True} | parameters}).encode()
     return head + data, {"Inference-Header-Content-Length": str(len(head))}

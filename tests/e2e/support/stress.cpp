@@ -1,7 +1,9 @@
 // Threads that are not Python's, for programs/stress.py: OpenMP loops that run operators on shared weights, and a
 // thread of its own for each step of a network whose weights change in place. Results are hashes of raw bytes.
-#include <ATen/ATen.h>
+#include <ATen/core/Tensor.h>
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/linear.h>
 #include <pthread.h>
 
 #include <cstdint>

@@ -132,6 +132,30 @@ def test_file_size_limit(torch113, disk):
     assert len(run.own_lines()) <= 2, run.describe()
 
 
+@pytest.mark.parametrize("when", ["early", "late"])
+def test_no_descriptors_for_a_while(torch113, when):
+    """The program has taken them all: it has equal bits, and the budget holds again when there are some."""
+    run = harness.both(torch113, "descriptors", when, budget=12)[1]
+    harness.assert_streamed(run)
+    named = [line for line in run.own_lines() if "ulimit -n" in line]
+    assert len(named) == (when == "early") and len(run.own_lines()) <= 2 * len(named), run.describe()
+
+
+@pytest.mark.parametrize("limit", [pytest.param(n, marks=[] if n in (6, 16) else pytest.mark.slow) for n in range(4, 21)])
+def test_descriptor_limit(torch113, limit, disk):
+    """swapnet keeps some open, so that a program for which there are just enough meets the limit; nothing worse happens."""
+    run = harness.start(torch113, "infer", "mlp-narrow", where=disk, budget=12,
+                        preexec=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))).finish(60)
+    said = run.own_lines()  # what cannot be opened, that the budget is exceeded for it, and that there are no statistics
+    assert len(set(said)) == len(said) <= 3 and (not said or "Too many open files" in said[0]), run.describe()
+    if limit >= 16:
+        harness.assert_streamed(run)
+    if limit >= 16 or run.rc == 0:
+        harness.assert_same(harness.plain(torch113, "infer", "mlp-narrow"), run)
+    else:
+        assert run.rc == 1 and "Errno 24" in run.program_stderr(), run.describe()
+
+
 @pytest.mark.parametrize("more", [512, 1024, 8192])
 def test_address_space_limit(torch113, more, disk):
     """RLIMIT_AS, from little more than the plain program needs upwards: it runs, with or without its budget, and

@@ -496,6 +496,16 @@ def test_help_and_version():
     assert ctl("version", "-o", "csv").stdout == f"program,version\nswapnetctl,{number}\n"
 
 
+@pytest.mark.parametrize("total", ["4097T", "16777215T", "16777216T"])
+def test_a_total_that_no_machine_has(total):
+    """16777215T is the last that fits 64 bits; no message to swapnetd carries it."""
+    assert fails(ctl("total", total), 2, f"total '{total}' is too large: it can be 4096T at most")
+    assert fails(ctl("plan", "--total", total, "model.json"), 2, f"total '{total}' is too large")
+    assert fails(ctl("set", "1", f"budget={total}"), 2, f"budget '{total}' is too large: it can be 4096T at most")
+    refused = subprocess.run([CTL.parent / "swapnetd", "--total", total], capture_output=True, text=True, timeout=60)
+    assert refused.returncode == 2 and "use a size from 8M to 4096T" in refused.stderr
+
+
 @pytest.mark.parametrize("args", [("nonsense",), ("--nonsense",), ("help", "nonsense"), ("help", "run", "x"),
                                   ("version", "x"), ("version", "-o", "xml"), ("total", "-o", "xml", "64M"),
                                   ("drain", "now"), ("cache", "cap", "-o", "json"), ("cache", "rm", "-o", "csv", "--all")])

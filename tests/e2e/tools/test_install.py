@@ -1,4 +1,5 @@
 """What is installed beside the programs: systemd takes the unit, and bash completes all that there is."""
+import json
 import os
 import pathlib
 import re
@@ -19,6 +20,24 @@ def prefix(tmp_path_factory):
     path = tmp_path_factory.mktemp("install")
     subprocess.run(["cmake", "--install", harness.BUILD, "--prefix", path], check=True, capture_output=True)
     return path
+
+
+def test_sources_of_backends_are_complete(prefix):
+    """`swapnetctl add-torch` compiles them, and each `#include "..."` of theirs, from what is installed."""
+    folder = prefix / "lib" / "swapnet" / "add_torch"
+    recipe = json.loads((folder / "recipe.json").read_text())
+    ahead = {folder / "source" / name for kind in ("aten", "serve") for name in recipe[kind]["sources"]}
+    seen, missing = set(), []
+    while ahead:
+        file = ahead.pop()
+        seen.add(file)
+        for name in re.findall(r'^[ \t]*#[ \t]*include[ \t]+"([^"]+)"', file.read_text(), re.M):
+            found = [path for path in (file.parent / name, folder / "source" / name, folder / "include" / name) if path.is_file()]
+            if not found:
+                missing.append(f"{file.relative_to(folder)}: {name}")
+            ahead |= set(found[:1]) - seen
+    assert not missing
+    assert len(seen) > 40, "it has followed the includes"
 
 
 def test_systemd_accepts_the_units(prefix):
@@ -88,6 +107,10 @@ def test_unit_lets_the_daemon_make_its_system_calls(prefix, place):
     assert {"sched_setaffinity", "bind", "listen"} <= made and made - {"execve"} <= allowed, made - allowed
 
 
+# Commands that have commands of their own, whose options the help names.
+INNER = {"serve": ["plan"]}
+
+
 def completions(prefix, program, *words):
     script = ('source "$1"; shift; complete -p "$1" >/dev/null || exit 3; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); '
               f'_{program.replace("-", "_")}; printf "%s\\n" "${{COMPREPLY[@]}}"')
@@ -109,19 +132,19 @@ def test_completion_knows_commands_and_options(prefix, program):
     assert len(commands) >= 6 and set(commands) <= set(completions(prefix, program, ""))
     for command in commands:
         options = set(re.findall(r"^ +(?:-\w, )?(--[a-z-]+)", help_of(program, command), flags=re.M))
-        assert options <= set(completions(prefix, program, command, "--")), command
+        assert options <= set(completions(prefix, program, command, *INNER.get(command, ()), "--")), command
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_manuals(program):
-    """Every command is in the synopsis, and every option that its help names in its section, by both its names."""
+    """Every command is in the synopsis, and every option that its help names in its sections, by both its names."""
     manual = (harness.REPO / "docs" / "man" / f"{program}.1.scd").read_text()
     synopsis = re.search(r"^# SYNOPSIS.*?(?=^# )", manual, flags=re.M | re.S)
     for command in re.findall(r"^  (\w+) ", help_of(program), flags=re.M):
         assert f"*{program} {command}" in synopsis[0]
-        section = re.search(rf"^## (?:\w+, )*{command}\b.*?(?=^##? |\Z)", manual, flags=re.M | re.S)
+        sections = re.findall(rf"^## (?:\w+, )*{command}\b.*?(?=^##? |\Z)", manual, flags=re.M | re.S)
         names = sum(re.findall(r"^ +(?:(-\w), )?(--[a-z-]+)", help_of(program, command), flags=re.M), ())
-        said = set(re.findall(r"(?<![\w-])--?[a-z-]+", (section or synopsis)[0]))
+        said = set(re.findall(r"(?<![\w-])--?[a-z-]+", "".join(sections) or synopsis[0]))
         assert {name for name in names if name} - said <= {"-h", "--help"}, command
 
 

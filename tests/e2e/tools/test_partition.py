@@ -95,7 +95,12 @@ assert 8 + size + end == len(raw)
         assert run(torch.python, "-c", load, disk / "out.safetensors").returncode == 0
 
 
-NOT_IN_SAFETENSORS = {"complex32", "complex128", "float4_e2m1fn_x2", "bits8", "bits16", "bits1x8", "bits2x4", "bits4x2"}
+NOT_IN_SAFETENSORS = {"complex32", "complex128", "bits8", "bits16", "bits1x8", "bits2x4", "bits4x2"}
+
+
+def is_left_out(dtype, shape):
+    """Of halves of a byte the last dimension has twice as many, so there is no single pair."""
+    return dtype in NOT_IN_SAFETENSORS or dtype == "float4_e2m1fn_x2" and not shape
 
 
 def test_extract_of_build_of_all_kinds(torch, tmp_path):
@@ -108,10 +113,11 @@ def test_extract_of_build_of_all_kinds(torch, tmp_path):
         store, out = tmp_path / f"{i}.store", tmp_path / f"{i}.safetensors"
         part("build", "-q", path, "-o", store)
         assert "equal to the checkpoint" in part("verify", store, path).stdout
-        left = [t["name"] for t in before[path]["tensors"] if t["dtype"] in NOT_IN_SAFETENSORS]
+        left = [t["name"] for t in before[path]["tensors"] if is_left_out(t["dtype"], t["shape"])]
         if left:
             refused = part("extract", store, "-o", out, code=REFUSED).stderr
-            assert "no name for its element type" in refused and f"({len(left)} of " in refused and not out.exists()
+            assert "for its element type" in refused or "no single element" in refused
+            assert f"({len(left)} of " in refused and not out.exists()
             said = part("extract", "--skip", store, "-o", out).stderr.splitlines()
             assert len(said) == len(left) and all(line.startswith("swapnet-partition: left out: '") for line in said)
         else:
@@ -122,7 +128,7 @@ def test_extract_of_build_of_all_kinds(torch, tmp_path):
     after = test_checkpoints.dump(extracted.values(), DUMP)
     for path, out in extracted.items():
         was, now = test_checkpoints.described(before[path]), test_checkpoints.described(after[out])
-        assert ({n: (d, s, h) for n, (d, s, _, h) in was.items() if d not in NOT_IN_SAFETENSORS} ==
+        assert ({n: (d, s, h) for n, (d, s, _, h) in was.items() if not is_left_out(d, s)} ==
                 {n: (d, s, h) for n, (d, s, _, h) in now.items()})
     print(f"{len(paths)} built and verified, {whole} extracted whole, {len(paths) - whole} in part")
 

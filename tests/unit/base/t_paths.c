@@ -1,4 +1,4 @@
-/* Description: which directories nobody else can put files in, or replace. */
+/* Description: which directories nobody else can put files in, or replace; where the default store directory is. */
 #define _GNU_SOURCE
 #include <setjmp.h>
 #include <stdarg.h>
@@ -78,6 +78,74 @@ static void test_directory_below_another_users_is_not_trusted(void **state)
     assert_int_equal(swn_dir_is_trusted(at("link/below")), -EPERM);
 }
 
+#define NOBODY 65534
+
+static const char *default_dir(const char *name, const char *dir)
+{
+    static char found[PATH_MAX];
+    char text[2 * PATH_MAX];
+    snprintf(text, sizeof text, "%s=%s", name, dir);
+    assert_int_equal(swn_default_store_dir((char *[]){text, NULL}, found, sizeof found), 0);
+    return found;
+}
+
+/* A user's cache is below his home, whether that is there yet or not. */
+static void test_store_is_in_the_own_cache(void **state)
+{
+    char expected[2 * PATH_MAX];
+    (void)state;
+    snprintf(expected, sizeof expected, "%s/.cache/swapnet", at("own"));
+    assert_string_equal(default_dir("HOME", at("own")), expected);
+    snprintf(expected, sizeof expected, "%s/swapnet", at("none"));
+    assert_string_equal(default_dir("XDG_CACHE_HOME", at("none")), expected);
+}
+
+/* After su or sudo -E the home is another user's: nothing is made there, nor by way of that user's links. */
+static void test_store_is_not_in_another_users_home(void **state)
+{
+    char expected[64];
+    (void)state;
+    if (geteuid())
+        skip();
+    snprintf(expected, sizeof expected, "/var/tmp/swapnet-%u", (unsigned)geteuid());
+    assert_int_equal(chown(at("own"), NOBODY, NOBODY), 0);
+    assert_string_equal(default_dir("HOME", at("own")), expected);
+    assert_string_equal(default_dir("HOME", at("own/below")), expected); /* he can put another in its place */
+    assert_int_equal(chown(at("own"), 0, 0), 0);
+    assert_int_equal(chown(at("own/below"), NOBODY, NOBODY), 0);
+    assert_string_equal(default_dir("HOME", at("own/below")), expected);
+    assert_int_equal(lchown(at("link"), NOBODY, NOBODY), 0);
+    assert_string_equal(default_dir("XDG_CACHE_HOME", at("link")), expected);
+    /* A program that is not root's, with root's home; and one in a container, whose home is "/". */
+    snprintf(expected, sizeof expected, "/var/tmp/swapnet-%u", NOBODY);
+    assert_int_equal(chmod(root, 0755), 0);
+    assert_int_equal(seteuid(NOBODY), 0);
+    const char *found = default_dir("HOME", at("own"));
+    assert_int_equal(strcmp(found, expected), 0);
+    found = default_dir("HOME", "/");
+    assert_int_equal(strcmp(found, expected), 0);
+    assert_int_equal(seteuid(0), 0);
+    assert_int_equal(chown(at("own/below"), 0, 0), 0);
+    assert_int_equal(lchown(at("link"), 0, 0), 0);
+}
+
+static void test_store_is_not_where_another_user_was_first(void **state)
+{
+    char out[PATH_MAX], dir[64];
+    (void)state;
+    if (geteuid())
+        skip();
+    assert_int_equal(chmod(root, 0755), 0);
+    snprintf(dir, sizeof dir, "/var/tmp/swapnet-%u", NOBODY - 7);
+    if (mkdir(dir, 0755))
+        skip();
+    assert_int_equal(seteuid(NOBODY - 7), 0);
+    int rc = swn_default_store_dir((char *[]){"HOME=/", NULL}, out, sizeof out);
+    assert_int_equal(seteuid(0), 0);
+    assert_int_equal(rmdir(dir), 0);
+    assert_int_equal(rc, -EPERM);
+}
+
 static int make_root(void **state)
 {
     (void)state;
@@ -100,6 +168,9 @@ int main(void)
         cmocka_unit_test(test_own_directory_is_trusted),
         cmocka_unit_test(test_link_is_not_trusted),
         cmocka_unit_test(test_directory_that_others_write_to_is_not_trusted),
+        cmocka_unit_test(test_store_is_in_the_own_cache),
+        cmocka_unit_test(test_store_is_not_in_another_users_home),
+        cmocka_unit_test(test_store_is_not_where_another_user_was_first),
         cmocka_unit_test(test_directory_below_another_users_is_not_trusted),
     };
     return cmocka_run_group_tests(tests, make_root, remove_root);

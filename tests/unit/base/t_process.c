@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/magic.h>
 #include <pthread.h>
 #include <signal.h>
@@ -146,12 +147,46 @@ static void look_at_threads_is_bounded(void **state)
     assert_int_equal(none, -E2BIG);
 }
 
+/* Of two children the one that has called exec; a list that is full ends. */
+static void programs_are_children_that_called_exec(void **state)
+{
+    pid_t forked = fork(), started, list[2] = {0};
+    int report[2];
+    char byte;
+    (void)state;
+    if (!forked) {
+        pause();
+        _exit(0);
+    }
+    assert_int_equal(pipe2(report, O_CLOEXEC), 0);
+    started = fork();
+    if (!started) {
+        execlp("sleep", "sleep", "60", (char *)NULL);
+        _exit(1);
+    }
+    close(report[1]);
+    assert_int_equal(read(report[0], &byte, 1), 0); /* closed by exec */
+    close(report[0]);
+    int n = swn_process_programs(getpid(), list, 2), none = swn_process_programs(getpid(), list, 0);
+    for (pid_t *child = (pid_t[]){forked, started, 0}; *child; child++) {
+        kill(*child, SIGKILL);
+        waitpid(*child, NULL, 0);
+    }
+    if (n == -ENOENT)
+        skip(); /* a kernel without /proc/PID/task/PID/children */
+    assert_int_equal(n, 1);
+    assert_int_equal(list[0], started);
+    assert_int_equal(none, 0);
+    assert_int_equal(swn_process_programs(getpid(), list, 2), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(not_dead),
         cmocka_unit_test(what_is_resident),
         cmocka_unit_test(look_at_threads_is_bounded),
+        cmocka_unit_test(programs_are_children_that_called_exec),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -87,6 +87,7 @@ static void budgets(void **state)
         {"auto", -EINVAL, "not to be had here"},
         {"12x", -EINVAL, "is not a size: use e.g. 256M or 2G"},
         {"99999999T", -ERANGE, "too large"},
+        {"4097T", -ERANGE, "too large: it can be 4096T at most"},
     };
     (void)state;
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
@@ -96,6 +97,9 @@ static void budgets(void **state)
         assert_non_null(strstr(why, rows[i].part));
         assert_int_equal(bytes, rows[i].rc ? 42 : SWN_BUDGET_LEAST_BYTES);
     }
+    uint64_t most = 0;
+    assert_int_equal(swn_parse_budget(SWN_MEMORY_MOST_TEXT, &most, &(const char *){NULL}), 0);
+    assert_true(most == SWN_MEMORY_MOST_BYTES);
 }
 
 static void printed(void **state)

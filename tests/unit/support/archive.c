@@ -1,10 +1,13 @@
 /* tests/unit/support/archive.c - see tests/unit/support/archive.h. */
+#define _GNU_SOURCE /* memfd_create */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -221,6 +224,17 @@ int read_bytes(struct reading *r, const void *p, size_t n, const char *path, str
         swn_checkpoint_close(own, &r->io);
     if (rc || !c)
         assert_int_equal(r->open_files, 0);
+    return rc;
+}
+
+int read_places(const void *p, size_t n, struct swn_checkpoint **c, char why[SWN_ERRMSG])
+{
+    int fd = memfd_create("archive", MFD_CLOEXEC);
+    assert_true(fd >= 0);
+    assert_int_equal(write(fd, p, n), (ssize_t)n);
+    why[0] = 0;
+    int rc = swn_checkpoint_open_places(c, &swn_io_sys, fd, "x.pt", -1, why);
+    close(fd);
     return rc;
 }
 

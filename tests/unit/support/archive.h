@@ -47,6 +47,10 @@ struct reading {
 int read_bytes(struct reading *r, const void *p, size_t n, const char *path, struct swn_checkpoint **c,
                char why[SWN_ERRMSG]);
 
+/* Reads n bytes with swn_checkpoint_open_places, from a file in memory; returns what it does. A checkpoint goes to *c,
+ * which the caller closes with swn_io_sys. */
+int read_places(const void *p, size_t n, struct swn_checkpoint **c, char why[SWN_ERRMSG]);
+
 /* Fails the test unless the bytes are refused with -EINVAL, or `err`, and a text that holds `words`. */
 void assert_refused(const void *p, size_t n, const char *path, int err, const char *words);
 

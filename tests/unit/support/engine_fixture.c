@@ -155,7 +155,7 @@ int engine_begin(size_t budget, enum swn_config_fetch fetch, const struct swn_io
 {
     static struct swn_config config;
     char why[512] = "";
-    config = (struct swn_config){.enabled = 1, .budget_bytes = budget, .fetch = fetch, .enforce = 1};
+    config = (struct swn_config){.enabled = 1, .budget_bytes = budget, .fetch = (int)fetch, .enforce = 1};
     config.device_budget_bytes = engine_device_budget;
     snprintf(config.disk_path, sizeof config.disk_path, "%s", engine_disk ? engine_disk : "");
     snprintf(config.store_dir, sizeof config.store_dir, "%s", engine_store_dir());

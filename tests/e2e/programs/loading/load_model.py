@@ -33,6 +33,8 @@ def read(options):
     if how == "file":
         with open(path, "rb") as file:
             return torch.load(file, **given)
+    if how in ("objects", "module") and torch.__version__ >= "2":
+        given["weights_only"] = False
     return torch.load(path, **given)
 
 
@@ -46,6 +48,10 @@ if how == "jit":
     before = disk_bytes()
     began = time.monotonic()
     model = torch.jit.load(path)
+elif how in ("pt2", "module"):
+    before = disk_bytes()
+    began = time.monotonic()
+    model = read(options) if how == "module" else torch.export.load(path).module()
 else:
     model = construct("meta" if "meta" in options else "cpu")
     before = disk_bytes()
@@ -54,12 +60,16 @@ else:
     if how == "training":
         momentum = [v for v in state["nested"]["list"][0]["state"].values()]
         state = state["nested"]["model"]
+    elif how == "objects":
+        assert (state["hyper_parameters"].seen == range(5)).all() and (1, "a") in state["losses"]
+        state = state["state_dict"]
     more = {"assign": True} if "assign" in options else {}
     model.load_state_dict(state, **more)
     del state
     if "again" in options:
         model.load_state_dict(read(options))
-model.eval()
+if how != "pt2":  # which was exported as one that infers
+    model.eval()
 record.notes["load_seconds"] = time.monotonic() - began
 record.notes["read_bytes"] = disk_bytes() - before
 record.notes["weight_bytes"] = sum(p.numel() * p.element_size() for p in model.parameters() if p.dim() > 1)

@@ -1,7 +1,12 @@
 """Writes checkpoints of one model: make_weights.py OUT KIND PATH [SEED] [DEPTH]."""
+import argparse
+import collections
+import pathlib
+
+import numpy
 import torch
 
-from _models import mlp
+from _models import mlp, rows
 from _record import begin
 
 record, (kind, path, *rest) = begin()
@@ -28,6 +33,16 @@ else:
         model(torch.ones(1, 1024)).sum().backward()
         optimizer.step()
         torch.save({"epoch": 3, "nested": {"model": state, "list": [optimizer.state_dict()]}}, path)
+    elif kind == "objects":
+        settings = argparse.Namespace(rate=numpy.float64(0.1), seen=numpy.arange(5), home=pathlib.PurePosixPath("/home"))
+        torch.save({"hyper_parameters": settings, "losses": collections.defaultdict(list, {(1, "a"): [bytearray(b"x")]}),
+                    "state_dict": state}, path)
+    elif kind == "module":
+        torch.save(model, path, pickle_protocol=4)
+    elif kind == "pt2":
+        torch.export.save(torch.export.export(model.eval(), (rows(0),)), path)
+    elif kind == "old":
+        torch.save(state, path, _use_new_zipfile_serialization=False)
     else:
         torch.save(state, path)
 record.check("written", True)

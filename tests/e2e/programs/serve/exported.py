@@ -100,6 +100,16 @@ class Stateful(nn.Module):
         return x + self.calls
 
 
+class Hidden(Stateful):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("calls", torch.zeros(4))
+
+    def forward(self, x):
+        self.calls.view(2, 2).add_(1)
+        return x + self.calls
+
+
 def rows(seed):
     return (_models.rows(seed, 3, 64),)
 
@@ -181,6 +191,10 @@ if "refused" in names:
         record.value(what, refused(model.begin, x, y))
     model.unload()
     record.value("state", refused(backend.load, save("s", Stateful().eval(), (torch.ones(1),), None)))
+    # Only when it runs it shows that it writes to a weight; and the second model has the first one's weights.
+    file = save("v", Hidden().eval(), (torch.ones(4),), None)
+    for number, model in enumerate([backend.load(file), backend.load(file)]):
+        record.value(f"hidden {number}", refused(model, torch.ones(4)))
     with open("r.pt2", "rb") as whole, open("cut.pt2", "wb") as cut:
         cut.write(whole.read()[:-200])
     record.value("cut", refused(backend.load, "cut.pt2"))

@@ -40,7 +40,9 @@ class _Table(ctypes.Structure):
                 ("begin", _function(_U32, _P, _T, ctypes.c_size_t, _P, ctypes.POINTER(_P), _P)),
                 ("groups_of", _function(_U32, _P)), ("run", _function(_U32, _P, _U32, _P)),
                 ("outputs", _function(_U32, _P, _T, ctypes.POINTER(_U32), _P)),
-                ("store", _function(_U32, _P, _T, ctypes.c_size_t, _P, _P)), ("drop", _function(None, _P))]
+                ("store", _function(_U32, _P, _T, ctypes.c_size_t, _P, _P)), ("drop", _function(None, _P)),
+                ("weights", _function(_P, _P, _U32, ctypes.POINTER(ctypes.c_size_t))),
+                ("weights_of", _function(_P, _P, _U32, ctypes.POINTER(ctypes.c_size_t)))]
 
 
 class Backend:

@@ -67,7 +67,10 @@ static const struct {
     {"{" T("a", "F32", "[1]", "[0]") "}", 4, -1, "not two numbers"},
     {"{" T("a", "F33", "[1]", "[0,4]") "}", 4, -1, "F33 is not a known element type"},
     {"{" T("a", "none", "[1]", "[0,4]") "}", 4, -1, "not a known element type"},
-    {"{" T("a", "F4", "[2]", "[0,1]") "}", 1, -1, "F4 is an element type of less than a byte"},
+    {"{" T("a", "F4", "[3]", "[0,1]") "}", 1, -1, "tensor 'a': the last dimension of F4 has to be a multiple of 2"},
+    {"{" T("a", "F4", "[]", "[0,1]") "}", 1, -1, "the last dimension of F4 has to be a multiple of 2"},
+    {"{" T("a", "F4", "[0,3]", "[0,0]") "}", 0, -1, "the last dimension of F4 has to be a multiple of 2"},
+    {"{" T("a", "F4", "[2]", "[0,2]") "}", 2, -1, "span 2 bytes, its shape needs 1"},
     {"{" T("a", "F6_E2M3", "[4]", "[0,3]") "}", 3, -1, "less than a byte"},
     {"{\"a\":{\"dtype\":\"U8\",\"dtype\":\"U8\",\"shape\":[],\"data_offsets\":[0,1]}}", 1, -1,
      "'dtype' is there twice"},
@@ -158,6 +161,35 @@ static void test_accepted(void **state)
     archive_free(&a);
     make_file(&a, "{}", 0, -1);
     assert_int_equal(read_bytes(&r, a.p, a.n, "x.safetensors", NULL, why), 0);
+    archive_free(&a);
+}
+
+/* Two halves of a byte are one element of PyTorch's, so the last dimension is halved; the keys may come in any order.
+ */
+static void test_half_bytes(void **state)
+{
+    static const char header[] =
+        "{" T("w", "F4", "[3,32]", "[0,48]") ","
+                                             "\"v\":{\"data_offsets\":[48,49],\"shape\":[2],\"dtype\":\"F4\"}," T(
+                                                 "e", "F4", "[2,0]", "[49,49]") "}";
+    struct reading r = {.n = 0};
+    struct swn_checkpoint *c;
+    char why[SWN_ERRMSG];
+    struct archive a;
+    (void)state;
+    make_file(&a, header, 49, -1);
+    assert_int_equal(read_bytes(&r, a.p, a.n, "x.safetensors", &c, why), 0);
+    assert_int_equal(c->tensor_count, 3);
+    for (size_t i = 0; i < 3; i++) {
+        static const int64_t last[] = {16, 1, 0}, bytes[] = {48, 1, 0};
+        const struct swn_ckpt_tensor *t = &c->tensors[i];
+        assert_int_equal(t->dtype, SWN_F4_E2M1FN_X2);
+        assert_int_equal(t->shape[t->ndim - 1], last[i]);
+        assert_int_equal(c->storages[t->storage].bytes, bytes[i]);
+    }
+    assert_int_equal(c->tensors[0].shape[0], 3);
+    assert_int_equal(c->tensors[0].stride[0], 16);
+    swn_checkpoint_close(c, &r.io);
     archive_free(&a);
 }
 
@@ -261,7 +293,7 @@ static void test_shards(void **state)
         {"{\"weight_map\":{\"b\":\"two\",\"c\":\"one\"}}", "and in two, and the index does not say where", -EINVAL},
         {"{\"weight_map\":{\"a\":\"none\",\"c\":\"one\",\"b\":\"two\"}}", "and the index says none", -EINVAL},
         {"{\"weight_map\":{\"a\":\"nothing\"}}", "nothing: neither a zip archive", -EINVAL},
-        {"{\"weight_map\":{\"a\":\"small\"}}", "tensor 'e': F4 is an element type", -EINVAL},
+        {"{\"weight_map\":{\"a\":\"small\"}}", "tensor 'e': F6_E2M3 is an element type", -EINVAL},
         {"{\"weight_map\":{\"a\":\"../one\"}}", "not the name of a file beside", -EINVAL},
         {"{\"weight_map\":{\"a\":\"/one\"}}", "not the name of a file beside", -EINVAL},
         {"{\"weight_map\":{\"a\":\"..\"}}", "not the name of a file beside", -EINVAL},
@@ -294,7 +326,7 @@ static void test_shards(void **state)
     write_file("zip.pt", a.p, a.n);
     archive_free(&a);
     write_shard("none", "{}", 0);
-    write_shard("small", "{" T("e", "F4", "[2]", "[0,1]") "}", 1);
+    write_shard("small", "{" T("e", "F6_E2M3", "[4]", "[0,3]") "}", 3);
     write_file("nothing", "", 0);
     /* All that is in the files, by the last that has it: `d`, which the map does not know, `c`, which is elsewhere, and
      * two's `a`, where the map says so. */
@@ -346,8 +378,9 @@ static void test_shards(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_refused), cmocka_unit_test(test_limits), cmocka_unit_test(test_accepted),
-        cmocka_unit_test(test_faults),  cmocka_unit_test(test_memory), cmocka_unit_test(test_shards),
+        cmocka_unit_test(test_refused),    cmocka_unit_test(test_limits), cmocka_unit_test(test_accepted),
+        cmocka_unit_test(test_half_bytes), cmocka_unit_test(test_faults), cmocka_unit_test(test_memory),
+        cmocka_unit_test(test_shards),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -351,6 +351,21 @@ static const struct {
     {"zip64 field does not hold", spoil_zip64_missing},
 };
 
+/* A reader of places alone goes by the same directory. It needs no pickle, and leaves compressed records out. */
+static void assert_no_places(const struct archive *a, void (*spoil)(struct archive *), const char *words)
+{
+    struct swn_checkpoint *c = NULL;
+    char why[SWN_ERRMSG];
+    int rc = read_places(a->p, a->n, &c, why);
+    if (spoil == spoil_deflated_pickle) {
+        assert_int_equal(rc, 0);
+        assert_int_equal(c->storage_count, 1);
+        swn_checkpoint_close(c, &swn_io_sys);
+    } else if (rc != -EINVAL || !strstr(why, words)) {
+        fail_msg("wanted '%s', got %d and '%s'", words, rc, why);
+    }
+}
+
 static void test_refused(void **state)
 {
     (void)state;
@@ -361,6 +376,7 @@ static void test_refused(void **state)
         archive_finish(&a);
         cases[i].spoil(&a);
         assert_refused(a.p, a.n, "x.pt", -EINVAL, cases[i].words);
+        assert_no_places(&a, cases[i].spoil, cases[i].words);
         archive_free(&a);
     }
 }
@@ -510,6 +526,12 @@ static void test_other_formats(void **state)
     (void)state;
     memcpy(tar + 257, "ustar", 5);
     assert_refused(old, sizeof(old), "x.pt", -ENOTSUP, "torch.save(torch.load(OLD), NEW)");
+    for (unsigned char protocol = 2; protocol <= 5; protocol++) { /* torch.save(..., pickle_protocol=protocol) */
+        unsigned char framed[24] = {0x80, protocol, 0x95, 13};
+        size_t at = protocol < 4 ? 2 : 11;
+        memcpy(framed + at, old + 2, sizeof(old) - 3);
+        assert_refused(framed, at + sizeof(old) - 3, "x.pt", -ENOTSUP, "before 1.6");
+    }
     assert_refused(tar, sizeof(tar), "x.pt", -ENOTSUP, "before 1.6");
     assert_refused(hdf, sizeof(hdf), "x.pt", -EINVAL, "neither a zip archive");
     assert_refused("", 0, "x.pt", -EINVAL, "neither a zip archive");

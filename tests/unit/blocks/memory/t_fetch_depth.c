@@ -7,6 +7,7 @@
 #include <semaphore.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -116,7 +117,7 @@ static ssize_t slow_pread(void *ctx, int fd, void *buf, size_t len, uint64_t off
 {
     (void)ctx, (void)fd, (void)buf, (void)off;
     int now = ++inside, most = most_inside;
-    while (now > most && !__atomic_compare_exchange_n(&most_inside, &most, now, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+    while (now > most && !atomic_compare_exchange_weak(&most_inside, &most, now))
         ;
     usleep(1000);
     inside--;

@@ -319,7 +319,9 @@ static void overtaken(void **state)
     for (int urgent = 0; urgent < 3; urgent++) { /* 2: a thread began to wait for it when it was under way */
         reset();
         fault.no_ring = 1;
-        starved.served = starved.others = starved.entered = 0;
+        starved.served = 0;
+        starved.others = 0;
+        starved.entered = 0;
         starved.off = FILE_BYTES / 2;
         starved.on = 1;
         struct swn_fetch *f;
@@ -426,7 +428,9 @@ static void prepared(void **state)
         fault.no_ring = path > 0;
         fault.no_direct = path > 1;
         memset(buf, 0xEE, len);
-        ready.bytes = ready.parts = ready.wrong = 0;
+        ready.bytes = 0;
+        ready.parts = 0;
+        ready.wrong = 0;
         struct swn_fetch *f;
         struct swn_fetch_opts opts = {.io = &table, .best_path = SWN_FETCH_URING};
         assert_int_equal(swn_fetch_start(&f, &opts), 0);

@@ -369,10 +369,10 @@ static void two_at_once(void **state)
     close(fd);
 }
 
-static void any_operation_fails(void **state)
+static void fail_each(int err)
 {
-    (void)state;
     int fd = make_file("one", 1), failed = 0;
+    long points = 0;
     fault.no_sync = 1;
     assert_int_equal(try_build(fd, "one", 0), 0);
     for (int for_ever = 0; for_ever < 2; for_ever++) {
@@ -380,7 +380,7 @@ static void any_operation_fails(void **state)
             struct swn_checkpoint *c = NULL;
             struct swn_store *s = NULL;
             assert_int_equal(swn_checkpoint_open_fd(&c, &swn_io_sys, fd, "one", why), 0);
-            swn_fault_arm(&fault, at, for_ever, -EIO);
+            swn_fault_arm(&fault, at, for_ever, err);
             int rc = swn_cache_build(&s, &fault.io, dir,
                                      &(struct swn_cache_limits){.cache_limit_bytes = 3 * STORE_BYTES}, c, NULL, why);
             if (!rc) {
@@ -393,6 +393,7 @@ static void any_operation_fails(void **state)
             swn_fault_arm(&fault, 0, 0, 0);
             swn_checkpoint_close(c, &swn_io_sys);
             failed += rc != 0;
+            points++;
             assert_int_equal(fault.open_files, 0);
             assert_int_equal(found(fd), 0); /* the old one or the new one */
             assert_int_equal(stores(), 1);
@@ -403,7 +404,27 @@ static void any_operation_fails(void **state)
         }
     }
     assert_true(failed > 10);
+    print_message("%ld points\n", points);
     close(fd);
+}
+
+static void any_operation_fails(void **state)
+{
+    (void)state;
+    fail_each(-EIO);
+}
+
+/* As a full disk, and a user's quota. */
+static void no_room_anywhere(void **state)
+{
+    (void)state;
+    fail_each(-ENOSPC);
+}
+
+static void no_quota_anywhere(void **state)
+{
+    (void)state;
+    fail_each(-EDQUOT);
 }
 
 static int64_t ctime_ns;
@@ -734,6 +755,8 @@ int main(void)
         TEST(directories_of_others),
         TEST(two_at_once),
         TEST(any_operation_fails),
+        TEST(no_room_anywhere),
+        TEST(no_quota_anywhere),
         TEST(times_settle),
         TEST(mismatch_is_read_twice),
         TEST(same_in_all_but_bytes),

@@ -216,7 +216,7 @@ static void test_busy_profile(void **state)
     struct swn_model_opts nx = {.device = "jetson-nx"};
     assert_int_equal(swn_model_load(&m, path, &nx, why), 0);
     known = swn_model_predict(&m);
-    assert_true(!known.busy_alpha && !known.rest_alpha && !known.read_s && !known.wait_s);
+    assert_true(known.busy_alpha == 0 && known.rest_alpha == 0 && known.read_s == 0 && known.wait_s == 0);
     swn_model_free(&m);
     unlink(path);
     swn_profile_free(p);

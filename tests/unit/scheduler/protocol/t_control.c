@@ -513,6 +513,31 @@ static void silent_server(void **state)
     unlink(path);
 }
 
+static char *own_document(void *user)
+{
+    return strdup(user);
+}
+
+/* A process may have a document of its own, longer than the ordinary one. */
+static void document_of_its_own(void **state)
+{
+    size_t length = 3 * SWN_CONTROL_MAX_BYTES;
+    char *text = malloc(length + 1), *answer = NULL;
+    struct swn_control_opts opts = {.status = own_document, .user = text, .runtime_dir = base};
+    (void)state;
+    assert_non_null(text);
+    memset(text, 'x', length);
+    text[length] = '\0';
+    assert_int_equal(swn_control_start(&control, &opts), 0);
+    assert_int_equal(swn_control_query(swn_control_path(control), "status", &answer), -EMSGSIZE);
+    assert_int_equal(swn_control_ask(swn_control_path(control), "{\"op\":\"status\"}", length + 2, NULL, &answer), 0);
+    assert_string_equal(answer, text);
+    swn_control_stop(control);
+    control = NULL;
+    free(answer);
+    free(text);
+}
+
 #define WITH_CONTROL(f) cmocka_unit_test_setup_teardown(f, make_control, remove_base)
 #define WITHOUT(f) cmocka_unit_test_setup_teardown(f, make_base, remove_base)
 
@@ -534,6 +559,7 @@ int main(void)
         WITHOUT(directories),
         WITH_CONTROL(other_users),
         WITHOUT(silent_server),
+        WITHOUT(document_of_its_own),
     };
     alarm(120); /* a hang is a failure */
     return cmocka_run_group_tests(tests, NULL, NULL);

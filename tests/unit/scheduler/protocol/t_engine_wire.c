@@ -67,6 +67,107 @@ static void test_message_arrives_as_sent(void **state)
     assert_string_equal(got.text, "what it says");
 }
 
+static void test_weights_of_groups_arrive_between_tensors_and_text(void **state)
+{
+    struct swn_wire_group groups[SWN_WIRE_GROUPS + 1] = {
+        {.bytes = 0},
+        {.bytes = 7,
+         .in_memory = 7,
+         .identity = 8,
+         .dense = 7,
+         .activation_bytes = 9,
+         .state_bytes = 9,
+         .alone_ns = 9,
+         .joined_ns = {1, 2, 3, 4, 5}},
+        {.bytes = UINT64_MAX, .in_memory = 3, .identity = UINT64_MAX, .dense = 9, .activation_bytes = UINT64_MAX}};
+    struct swn_wire_tensor t = image();
+    struct swn_engine_message got, m = {.op = SWN_ENGINE_RAN,
+                                        .outputs = 1,
+                                        .tensors = &t,
+                                        .weighed = 3,
+                                        .weights = groups,
+                                        .read_bytes = 5,
+                                        .wait_ns = 6,
+                                        .is_stored = 1,
+                                        .text = "text"};
+
+    (void)state;
+    assert_int_equal(swn_engine_wire_send(ends[0], packet, &m), 0);
+    assert_int_equal(swn_engine_wire_receive(ends[1], packet, BUFFER, &got), 1);
+    assert_int_equal(got.weighed, 3);
+    assert_memory_equal(got.weights, groups, 3 * sizeof *groups);
+    assert_memory_equal(&got.tensors[0], &t, sizeof t);
+    assert_int_equal(got.read_bytes, 5);
+    assert_int_equal(got.wait_ns, 6);
+    assert_int_equal(got.is_stored, 1);
+    assert_string_equal(got.text, "text");
+    groups[1].in_memory = 8; /* more than there is */
+    assert_int_equal(swn_engine_wire_send(ends[0], packet, &m), 0);
+    assert_int_equal(swn_engine_wire_receive(ends[1], packet, BUFFER, &got), -EPROTO);
+    groups[1].in_memory = 7;
+    groups[1].dense = 8;
+    assert_int_equal(swn_engine_wire_send(ends[0], packet, &m), 0);
+    assert_int_equal(swn_engine_wire_receive(ends[1], packet, BUFFER, &got), -EPROTO);
+    groups[1].dense = 7;
+    groups[1].state_bytes = 10; /* more than it takes meanwhile */
+    assert_int_equal(swn_engine_wire_send(ends[0], packet, &m), 0);
+    assert_int_equal(swn_engine_wire_receive(ends[1], packet, BUFFER, &got), -EPROTO);
+    m.weighed = SWN_WIRE_GROUPS + 1;
+    assert_int_equal(swn_engine_wire_send(ends[0], packet, &m), -EMSGSIZE);
+}
+
+static void test_steps_arrive_behind_the_weights(void **state)
+{
+    struct swn_wire_step steps[SWN_WIRE_STEPS + 1] = {{3, 1}, {UINT32_MAX, UINT32_MAX}, {0, 0}};
+    struct swn_wire_group groups[2] = {{.bytes = 1, .in_memory = 1, .activation_bytes = 3, .state_bytes = 2},
+                                       {.bytes = 2, .identity = 5, .dense = 1}};
+    struct swn_wire_tensor t = image();
+    struct swn_engine_message got, m = {.op = SWN_ENGINE_RUN,
+                                        .inputs = 1,
+                                        .tensors = &t,
+                                        .weighed = 2,
+                                        .weights = groups,
+                                        .steps = steps,
+                                        .text = "text"};
+
+    (void)state;
+    for (m.foretold = 0; m.foretold <= SWN_WIRE_STEPS; m.foretold++) {
+        assert_int_equal(swn_engine_wire_send(ends[0], packet, &m), 0);
+        assert_int_equal(swn_engine_wire_receive(ends[1], packet, BUFFER, &got), 1);
+        assert_int_equal(got.foretold, m.foretold);
+        assert_memory_equal(got.steps, steps, m.foretold * sizeof *steps);
+        assert_memory_equal(got.weights, groups, sizeof groups);
+        assert_string_equal(got.text, "text");
+    }
+    assert_int_equal(swn_engine_wire_send(ends[0], packet, &m), -EMSGSIZE);
+    m.foretold = 1;
+    m.op = SWN_ENGINE_RAN; /* which foretells nothing */
+    assert_int_equal(swn_engine_wire_send(ends[0], packet, &m), 0);
+    assert_int_equal(swn_engine_wire_receive(ends[1], packet, BUFFER, &got), -EPROTO);
+}
+
+static void test_what_is_said_of_joining_arrives(void **state)
+{
+    struct swn_engine_message got, m = {.op = SWN_ENGINE_LOAD, .batch_most = 12, .may_differ = 1, .text = "model.pt"};
+
+    (void)state;
+    assert_int_equal(swn_engine_wire_send(ends[0], packet, &m), 0);
+    assert_int_equal(swn_engine_wire_receive(ends[1], packet, BUFFER, &got), 1);
+    assert_int_equal(got.batch_most, 12);
+    assert_int_equal(got.may_differ, 1);
+    m = (struct swn_engine_message){.op = SWN_ENGINE_RAN, .following = SWN_WIRE_FOLLOWING, .joined = 32};
+    assert_int_equal(swn_engine_wire_send(ends[0], packet, &m), 0);
+    assert_int_equal(swn_engine_wire_receive(ends[1], packet, BUFFER, &got), 1);
+    assert_int_equal(got.following, SWN_WIRE_FOLLOWING);
+    assert_int_equal(got.joined, 32);
+    for (int i = 0; i < 3; i++) {
+        m = (struct swn_engine_message){.op = SWN_ENGINE_RUN};
+        *(i == 0 ? &m.following : i == 1 ? &m.joined : &m.may_differ) = i == 1 ? SWN_WIRE_FOLLOWING + 2 : UINT32_MAX;
+        assert_int_equal(swn_engine_wire_send(ends[0], packet, &m), 0);
+        assert_int_equal(swn_engine_wire_receive(ends[1], packet, BUFFER, &got), -EPROTO);
+    }
+}
+
 static void test_every_length_of_text_arrives(void **state)
 {
     static char text[SWN_WIRE_ENGINE_TEXT + 1];
@@ -162,7 +263,9 @@ static void test_damaged_packets_are_refused(void **state)
     ssize_t n;
 
     (void)state;
-    struct swn_engine_message m = {.op = SWN_ENGINE_RUN, .inputs = 1, .tensors = &t, .text = "text"};
+    const struct swn_wire_step step = {1, 2};
+    struct swn_engine_message m = {
+        .op = SWN_ENGINE_RUN, .inputs = 1, .tensors = &t, .foretold = 1, .steps = &step, .text = "text"};
     assert_int_equal(swn_engine_wire_send(ends[0], packet, &m), 0);
     n = recv(ends[1], raw, sizeof raw, 0);
     assert_true(n > 100);
@@ -209,6 +312,10 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_message_arrives_as_sent, open_sockets, close_sockets),
+        cmocka_unit_test_setup_teardown(test_weights_of_groups_arrive_between_tensors_and_text, open_sockets,
+                                        close_sockets),
+        cmocka_unit_test_setup_teardown(test_steps_arrive_behind_the_weights, open_sockets, close_sockets),
+        cmocka_unit_test_setup_teardown(test_what_is_said_of_joining_arrives, open_sockets, close_sockets),
         cmocka_unit_test_setup_teardown(test_every_length_of_text_arrives, open_sockets, close_sockets),
         cmocka_unit_test_setup_teardown(test_tensors_outside_the_buffer_are_refused, open_sockets, close_sockets),
         cmocka_unit_test_setup_teardown(test_sizes_that_lie_are_refused, open_sockets, close_sockets),

@@ -37,6 +37,7 @@ static const char *const numbers[] = {
     "swap_ins",
     "window_hits",
     "window_misses",
+    "stalls",
     "stall_ns",
     "filled_bytes",
     "dropped_bytes",

@@ -136,7 +136,36 @@ static void rows_and_times(void **state)
     assert_int_equal(row_of(span_named(root, "block 3")), row_named(root, "disk"));
     json_t *stall = span_named(root, "01234567890123456789012345678901234567890123456");
     assert_int_equal(row_of(stall), row_named(root, "waiting"));
-    assert_int_equal(row_of(span_named(root, "far")), INT64_C(12000000001));
+    assert_int_equal(row_of(span_named(root, "far")), INT64_C(16000000001));
+    json_decref(root);
+}
+
+static json_t *event_of(json_t *root, const char *phase, json_int_t id)
+{
+    size_t i;
+    json_t *e;
+    json_array_foreach(root, i, e) if (strcmp(text_of(e, "ph"), phase) == 0 &&
+                                       json_integer_value(json_object_get(e, "id")) == id) return e;
+    return NULL;
+}
+
+static void requests_overlap(void **state)
+{
+    struct swn_trace *t;
+    (void)state;
+    assert_int_equal(swn_trace_open(&t, path), 0);
+    for (unsigned i = 1; i <= 200; i++)
+        swn_trace_span(t, SWN_TRACK_REQUEST, i, "a \"model\"", 1000 * i, 1000000 + i, 0);
+    assert_int_equal(swn_trace_close(t), 0);
+    json_t *root = load("");
+    for (unsigned i = 1; i <= 200; i++) {
+        json_t *begin = event_of(root, "b", i), *end = event_of(root, "e", i);
+        assert_string_equal(text_of(begin, "name"), "a \"model\"");
+        assert_string_equal(text_of(begin, "cat"), text_of(end, "cat"));
+        assert_true(json_number_value(json_object_get(begin, "ts")) == i);
+        assert_true(json_number_value(json_object_get(end, "ts")) == 1000 + i / 1000.0);
+    }
+    assert_int_equal(count_spans(root), 0);
     json_decref(root);
 }
 
@@ -315,8 +344,9 @@ static void whose_file_it_is(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(rows_and_times),     TEST(empty_and_null), TEST(disk_rows_are_sequences), TEST(threads), TEST(dies_early),
-        TEST(abandoned_by_child), TEST(full_disk),      TEST(whose_file_it_is),
+        TEST(rows_and_times),          TEST(requests_overlap), TEST(empty_and_null),
+        TEST(disk_rows_are_sequences), TEST(threads),          TEST(dies_early),
+        TEST(abandoned_by_child),      TEST(full_disk),        TEST(whose_file_it_is),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

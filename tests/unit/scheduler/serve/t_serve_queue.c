@@ -1,4 +1,4 @@
-/* Requests are run in the order in which they came, one group at a time, and leave when nobody waits for them. */
+/* Requests are kept in the order in which they came, with how far each is, and leave in any order. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -27,58 +27,41 @@ static int make_items(void **state)
     return 0;
 }
 
-static void test_oldest_runs_to_its_end(void **state)
+static void test_an_item_goes_from_group_to_group(void **state)
 {
     (void)state;
-    assert_ptr_equal(swn_serve_queue_next(&queue, 0), &items[0]);
+    assert_int_equal(swn_serve_queue_runs(&queue, 0), 0);
     swn_serve_item_begin(&queue, &items[0]);
     assert_int_equal(queue.waiting, 3);
-    assert_null(swn_serve_queue_next(&queue, 0)); /* one at a time */
+    assert_int_equal(swn_serve_queue_runs(&queue, 0), 1);
+    assert_int_equal(swn_serve_queue_runs(&queue, 1), 0);
     assert_int_equal(swn_serve_item_ran(&items[0], 3), 0);
-    assert_ptr_equal(swn_serve_queue_next(&queue, 0), &items[0]);
+    assert_int_equal(swn_serve_queue_runs(&queue, 0), 0);
     swn_serve_item_begin(&queue, &items[0]);
+    assert_int_equal(queue.waiting, 3);
     assert_int_equal(swn_serve_item_ran(&items[0], 3), 0);
     swn_serve_item_begin(&queue, &items[0]);
     assert_int_equal(swn_serve_item_ran(&items[0], 3), 1);
     items[0].state = SWN_SERVE_STORES;
-    assert_ptr_equal(swn_serve_queue_next(&queue, 0), &items[1]); /* the engine computes while it stores */
+    assert_int_equal(swn_serve_queue_runs(&queue, 0), 0); /* the engine computes while it stores */
     swn_serve_queue_remove(&queue, &items[0]);
     assert_int_equal(queue.count, 3);
     assert_int_equal(queue.waiting, 3);
 }
 
-static void test_begun_goes_before_older(void **state)
+static void test_one_that_did_not_fit_begins_anew_once(void **state)
 {
     (void)state;
-    items[0].is_loaded = 0; /* its model comes later */
-    assert_ptr_equal(swn_serve_queue_next(&queue, 0), &items[1]);
-    swn_serve_item_begin(&queue, &items[1]);
-    swn_serve_item_ran(&items[1], 2);
-    items[0].is_loaded = 1;
-    assert_ptr_equal(swn_serve_queue_next(&queue, 0), &items[1]);
-}
-
-static void test_engines_have_their_own_requests(void **state)
-{
-    (void)state;
-    items[1].engine = 1;
     swn_serve_item_begin(&queue, &items[0]);
-    assert_null(swn_serve_queue_next(&queue, 0));
-    assert_ptr_equal(swn_serve_queue_next(&queue, 1), &items[1]);
-    assert_null(swn_serve_queue_next(&queue, 2));
-}
-
-static void test_dropped_is_passed_over(void **state)
-{
-    (void)state;
-    items[0].is_dropped = 1;
-    assert_ptr_equal(swn_serve_queue_next(&queue, 0), &items[1]);
-    /* One that is dropped while its group runs leaves when that has ended: the engine has its inputs until then. */
-    swn_serve_item_begin(&queue, &items[1]);
-    items[1].is_dropped = 1;
-    assert_null(swn_serve_queue_next(&queue, 0));
-    swn_serve_queue_remove(&queue, &items[1]);
-    assert_ptr_equal(swn_serve_queue_next(&queue, 0), &items[2]);
+    swn_serve_item_ran(&items[0], 2);
+    swn_serve_item_begin(&queue, &items[0]);
+    assert_int_equal(swn_serve_item_again(&queue, &items[0]), 1);
+    assert_int_equal(queue.waiting, 4);
+    assert_int_equal(items[0].group, 0);
+    assert_int_equal(items[0].is_begun, 0);
+    assert_int_equal(items[0].is_alone, 1);
+    swn_serve_item_begin(&queue, &items[0]);
+    assert_int_equal(swn_serve_item_again(&queue, &items[0]), 0);
 }
 
 static void test_deadlines_come_in_their_order(void **state)
@@ -107,10 +90,8 @@ static void test_engine_that_is_gone_knows_nothing(void **state)
     swn_serve_queue_reset(&queue, 0);
     assert_int_equal(queue.waiting, 3);
     assert_int_equal(items[0].group, 0);
-    assert_null(swn_serve_queue_next(&queue, 0)); /* no model is loaded */
+    assert_int_equal(items[0].is_loaded, 0); /* nor has it the model */
     assert_int_equal(items[3].is_begun, 1);
-    items[1].is_loaded = 1;
-    assert_ptr_equal(swn_serve_queue_next(&queue, 0), &items[1]);
 }
 
 static void test_requests_leave_in_any_order(void **state)
@@ -122,6 +103,8 @@ static void test_requests_leave_in_any_order(void **state)
     assert_ptr_equal(queue.first, &items[1]);
     assert_ptr_equal(queue.last, &items[1]);
     assert_ptr_equal(swn_serve_queue_find(&queue, 2), &items[1]);
+    assert_ptr_equal(swn_serve_queue_after(&queue, 1), &items[1]); /* that one has left */
+    assert_null(swn_serve_queue_after(&queue, 2));
     assert_null(swn_serve_queue_find(&queue, 1));
     swn_serve_queue_remove(&queue, &items[1]);
     assert_null(queue.first);
@@ -132,10 +115,8 @@ static void test_requests_leave_in_any_order(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(test_oldest_runs_to_its_end, make_items),
-        cmocka_unit_test_setup(test_begun_goes_before_older, make_items),
-        cmocka_unit_test_setup(test_engines_have_their_own_requests, make_items),
-        cmocka_unit_test_setup(test_dropped_is_passed_over, make_items),
+        cmocka_unit_test_setup(test_an_item_goes_from_group_to_group, make_items),
+        cmocka_unit_test_setup(test_one_that_did_not_fit_begins_anew_once, make_items),
         cmocka_unit_test_setup(test_deadlines_come_in_their_order, make_items),
         cmocka_unit_test_setup(test_engine_that_is_gone_knows_nothing, make_items),
         cmocka_unit_test_setup(test_requests_leave_in_any_order, make_items),

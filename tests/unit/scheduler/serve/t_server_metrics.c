@@ -16,6 +16,9 @@
 
 static const struct swn_serve_counts counts = {
     .success = 3,
+    .inferences = 7,
+    .executions = 2,
+    .batches = {[0] = {1, 4000, 30}, [5] = {1, 5996000, 470}},
     .failure = {[SWN_FAILURE_REJECTED] = 1, [SWN_FAILURE_BACKEND] = 2},
     .request_ns = 9000000,
     .queue_ns = 1000999,
@@ -47,6 +50,8 @@ static void test_names_of_triton(void **state)
     has_line(text, "nv_inference_request_success{model=\"a\",version=\"1\"} 3");
     has_line(text, "nv_inference_request_failure{model=\"a\",version=\"1\",reason=\"REJECTED\"} 1");
     has_line(text, "nv_inference_request_failure{model=\"a\",version=\"1\",reason=\"BACKEND\"} 2");
+    has_line(text, "nv_inference_count{model=\"a\",version=\"1\"} 7");
+    has_line(text, "nv_inference_exec_count{model=\"a\",version=\"1\"} 2");
     has_line(text, "nv_inference_count{model=\"b.x\",version=\"12\"} 0");
     has_line(text, "nv_inference_request_duration_us{model=\"a\",version=\"1\"} 9000");
     has_line(text, "nv_inference_queue_duration_us{model=\"a\",version=\"1\"} 1000");
@@ -94,7 +99,8 @@ static void test_statistics_of_triton(void **state)
     assert_int_equal(json_array_size(list), 2);
     one = json_array_get(list, 0);
     assert_string_equal(json_string_value(json_object_get(one, "version")), "1");
-    assert_int_equal(json_integer_value(json_object_get(one, "inference_count")), 3);
+    assert_int_equal(json_integer_value(json_object_get(one, "inference_count")), 7);
+    assert_int_equal(json_integer_value(json_object_get(one, "execution_count")), 2);
     assert_int_equal(json_integer_value(json_object_get(one, "last_inference")), 1700000000123);
     assert_int_equal(at(one, "success", "count"), 3);
     assert_int_equal(at(one, "success", "ns"), 9000000);
@@ -102,7 +108,11 @@ static void test_statistics_of_triton(void **state)
     assert_int_equal(at(one, "queue", "ns"), 1000999);
     assert_int_equal(at(one, "compute_infer", "ns"), 6000000);
     assert_int_equal(at(one, "cache_hit", "count"), 0);
-    assert_int_equal(json_array_size(json_object_get(one, "batch_stats")), 1);
+    assert_int_equal(json_array_size(json_object_get(one, "batch_stats")), 2);
+    const json_t *six = json_array_get(json_object_get(one, "batch_stats"), 1);
+    assert_int_equal(json_integer_value(json_object_get(six, "batch_size")), 6);
+    assert_int_equal(json_integer_value(json_object_get(json_object_get(six, "compute_infer"), "count")), 1);
+    assert_int_equal(json_integer_value(json_object_get(json_object_get(six, "compute_infer"), "ns")), 5996000);
     assert_int_equal(json_array_size(json_object_get(json_array_get(list, 1), "batch_stats")), 0);
     json_decref(root);
     free(text);

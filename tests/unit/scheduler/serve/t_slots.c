@@ -11,10 +11,15 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <semaphore.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "scheduler/serve/slots.h"
 #include "tests/unit/support/random.h"
+#include "tests/unit/support/slowness.h"
 
 #define KIB ((uint64_t)1024)
 
@@ -182,6 +187,94 @@ static void test_threads_take_and_give_at_once(void **state)
     assert_int_equal(use().used_bytes, 0);
 }
 
+/* A connection may have a slot each. A walk along all of them takes eight times as long as is allowed. */
+#define MANY 80000
+#define MANY_MS 1500
+
+static void test_many_slots_cost_little_each(void **state)
+{
+    struct swn_slot *small = calloc(MANY, sizeof *small), large = {0};
+    double begin, most = here_ms(MANY_MS);
+
+    (void)state;
+    assert_non_null(small);
+    assert_int_equal(swn_buffer_open(&buffer, (2 * MANY + 4) * SWN_SLOT_ALIGN), 0);
+    for (int i = 0; i < MANY; i++)
+        assert_int_equal(swn_slot_take(buffer, SWN_SLOT_ALIGN, &small[i]), 0);
+    for (int i = 0; i < MANY; i += 2)
+        swn_slot_give(buffer, &small[i]);
+    begin = cpu_ms();
+    for (int i = 0; i < MANY; i++) {
+        assert_int_equal(swn_slot_take(buffer, 2 * SWN_SLOT_ALIGN, &large), 0);
+        swn_slot_give(buffer, &large);
+        assert_true(cpu_ms() - begin < most);
+    }
+    assert_int_equal(swn_slot_take(buffer, SWN_SLOT_ALIGN, &small[0]), 0);
+    assert_int_equal(small[0].offset, 0); /* still the first that fits */
+    for (int i = 0; i < MANY; i++)
+        swn_slot_give(buffer, &small[i]);
+    assert_int_equal(swn_slot_take(buffer, (2 * MANY + 4) * SWN_SLOT_ALIGN, &large), 0);
+    swn_slot_give(buffer, &large);
+    swn_buffer_close(buffer);
+    free(small);
+}
+
+/* ---- a copy stands still ---- */
+
+static sem_t asked, answered;
+static char *guarded;
+static int was_answered;
+
+/* The copy has come to the guarded page: until this returns it does not go on. */
+static void on_fault(int sig)
+{
+    struct timespec until;
+
+    (void)sig;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += 30;
+    sem_post(&asked);
+    was_answered = sem_timedwait(&answered, &until) == 0;
+    mprotect(guarded, 4096, PROT_READ | PROT_WRITE);
+}
+
+static void *take_meanwhile(void *arg)
+{
+    struct swn_slot s = {0};
+
+    (void)arg;
+    sem_wait(&asked);
+    swn_slot_take(buffer, 1, &s);
+    swn_slot_give(buffer, &s);
+    sem_post(&answered);
+    return NULL;
+}
+
+static void test_copy_holds_nobody_up(void **state)
+{
+    struct sigaction act = {.sa_handler = on_fault}, before;
+    struct swn_slot a = {0}, b = {0};
+    pthread_t other;
+
+    (void)state;
+    sem_init(&asked, 0, 0);
+    sem_init(&answered, 0, 0);
+    assert_int_equal(swn_slot_take(buffer, 8 * KIB, &a), 0);
+    assert_int_equal(swn_slot_take(buffer, 1 * KIB, &b), 0);
+    memset(swn_buffer_at(buffer, a.offset), 'y', 8 * KIB);
+    guarded = swn_buffer_at(buffer, a.offset);
+    assert_int_equal(sigaction(SIGSEGV, &act, &before), 0);
+    assert_int_equal(pthread_create(&other, NULL, take_meanwhile, NULL), 0);
+    assert_int_equal(mprotect(guarded, 4096, PROT_NONE), 0);
+    assert_int_equal(swn_slot_resize(buffer, &a, 100 * KIB), 0);
+    pthread_join(other, NULL);
+    sigaction(SIGSEGV, &before, NULL);
+    assert_true(was_answered);
+    is_written(&a, 8 * KIB, 'y');
+    swn_slot_give(buffer, &a);
+    swn_slot_give(buffer, &b);
+}
+
 static void test_size_of_the_buffer_is_sealed(void **state)
 {
     (void)state;
@@ -199,6 +292,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_growing_keeps_the_bytes, open_buffer, close_buffer),
         cmocka_unit_test_setup_teardown(test_random_takes_never_overlap, open_buffer, close_buffer),
         cmocka_unit_test_setup_teardown(test_threads_take_and_give_at_once, open_buffer, close_buffer),
+        cmocka_unit_test(test_many_slots_cost_little_each),
+        cmocka_unit_test_setup_teardown(test_copy_holds_nobody_up, open_buffer, close_buffer),
         cmocka_unit_test_setup_teardown(test_size_of_the_buffer_is_sealed, open_buffer, close_buffer),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

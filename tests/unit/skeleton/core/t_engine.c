@@ -289,7 +289,7 @@ static struct tensor *pick_streamed(void)
         if (atomic_load(&r->state) == SWN_FILE_BACKED && !tensor_in_frames(&weights[i]))
             return &weights[i];
     }
-    CHECK(!"no weight is streamed");
+    CHECK(0 && "no weight is streamed");
     return NULL;
 }
 

@@ -140,8 +140,8 @@ static void test_no_good(void **state)
                                         QUEUE(8, 1000),
                                         QUEUE(-1, 1048576),
                                         PROFILE(""),
-                                        "{\"schema\":1,\"kind\":\"model\",\"name\":\"x\",\"other_bytes\":0,"
-                                        "\"layers\":[]}"};
+                                        ("{\"schema\":1,\"kind\":\"model\",\"name\":\"x\",\"other_bytes\":0,"
+                                         "\"layers\":[]}")};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
         if (run_alone(no_good, (void *)cases[i], 60))
             fail_msg("with %s", cases[i]);

@@ -1,5 +1,6 @@
 /* Description: ranges that leave while the program computes on: within the budget, and whatever happens to a range
  * whose bytes are just being written, nobody sees any others. */
+/* wraps: clock_gettime */
 #define _GNU_SOURCE
 #include "tests/unit/support/engine_fixture.h"
 
@@ -9,6 +10,7 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <time.h>
 
 #include <cmocka.h>
 
@@ -226,6 +228,43 @@ static void recalled_unwritten(void *arg)
     free_all();
 }
 
+/* The disk space of what was recalled comes back by itself: also when the program does nothing more that would make the
+ * engine look after its writes. */
+static void recalled_space_comes_back(void *arg)
+{
+    (void)arg;
+    begin(20);
+    make(0, WEIGHTS);
+    atomic_store(&write_ms, 100);
+    int begun = atomic_load(&writes_begun), waiting = 0;
+    pthread_mutex_lock(&e->lock);
+    swn_write_behind_complete(e);
+    struct swn_extent_file *file = e->writes.spill;
+    for (unsigned i = 0; i < WEIGHTS; i++)
+        waiting += swn_tensor_of(swn_arena_find(e->arena, weights[i].own))->pending_write != NULL;
+    CHECK(waiting > 2);
+    uint64_t written = file->written_bytes;
+    while (atomic_load(&writes_begun) < begun + 2) /* one is done, and one is under way */
+        usleep(1000);
+    for (unsigned i = 0; i < WEIGHTS; i++)
+        swn_write_behind_cancel(e, swn_arena_find(e->arena, weights[i].own));
+    CHECK(swn_write_behind_bytes(e) == 0);
+    uint64_t live = 0;
+    for (unsigned i = 0; i < WEIGHTS; i++)
+        live += state_of(&weights[i]) == SWN_FILE_BACKED ? WEIGHT_BYTES : 0;
+    struct stat st = {0};
+    for (int tries = 0; tries < 500 && (file->live_bytes != live || !st.st_size || (uint64_t)st.st_blocks * 512 > live);
+         tries++) {
+        usleep(20000);
+        CHECK(fstat(file->fetch.fd, &st) == 0);
+    }
+    CHECK((uint64_t)st.st_blocks * 512 <= live && file->live_bytes == live);
+    CHECK(file->written_bytes >= written + 2 * WEIGHT_BYTES); /* reads beside them do not show the disk's speed */
+    pthread_mutex_unlock(&e->lock);
+    all_right();
+    free_all();
+}
+
 static void disk_full(void *arg)
 {
     begin(2);
@@ -283,7 +322,25 @@ static void space_comes_back(void *arg)
             return;
         usleep(20000);
     }
-    CHECK(!"holes are punched");
+    CHECK(0 && "holes are punched");
+}
+
+static _Atomic int hours_ahead;
+int __real_clock_gettime(clockid_t clock, struct timespec *t);
+int __wrap_clock_gettime(clockid_t clock, struct timespec *t);
+int __wrap_clock_gettime(clockid_t clock, struct timespec *t)
+{
+    int rc = __real_clock_gettime(clock, t);
+    if (clock == CLOCK_REALTIME)
+        t->tv_sec += atomic_load(&hours_ahead) * 3600;
+    return rc;
+}
+
+/* The time of day is set back: whoever waits for it waits for hours. */
+static void clock_set_back(void *arg)
+{
+    atomic_store(&hours_ahead, 5);
+    space_comes_back(arg);
 }
 
 #define ALONE(name, argument)                                                                                          \
@@ -304,19 +361,27 @@ ALONE(stored_into, NULL)
 ALONE(wanted_again, NULL)
 ALONE(freed_under_way, NULL)
 ALONE(recalled_unwritten, NULL)
+ALONE(recalled_space_comes_back, NULL)
 ALONE(disk_full, &no_room)
 ALONE(disk_broken, &broken)
 ALONE(forked, NULL)
 ALONE(space_comes_back, NULL)
+ALONE(clock_set_back, NULL)
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(within_the_budget_alone),  cmocka_unit_test(stored_into_alone),
-        cmocka_unit_test(wanted_again_alone),       cmocka_unit_test(freed_under_way_alone),
-        cmocka_unit_test(recalled_unwritten_alone), cmocka_unit_test(disk_full_alone),
-        cmocka_unit_test(disk_broken_alone),        cmocka_unit_test(forked_alone),
+        cmocka_unit_test(within_the_budget_alone),
+        cmocka_unit_test(stored_into_alone),
+        cmocka_unit_test(wanted_again_alone),
+        cmocka_unit_test(freed_under_way_alone),
+        cmocka_unit_test(recalled_unwritten_alone),
+        cmocka_unit_test(recalled_space_comes_back_alone),
+        cmocka_unit_test(disk_full_alone),
+        cmocka_unit_test(disk_broken_alone),
+        cmocka_unit_test(forked_alone),
         cmocka_unit_test(space_comes_back_alone),
+        cmocka_unit_test(clock_set_back_alone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

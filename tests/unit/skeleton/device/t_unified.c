@@ -57,7 +57,7 @@ static void chosen(void **state)
             assert_string_equal(b->name, rows[i].backend);
         assert_null(swn_unified_choose(&traits, SWN_CONFIG_UNIFIED_OFF));
         for (size_t w = 0; w < 3; w++) {
-            const char *name = swn_config_unified_name(wishes[w]);
+            const char *name = swn_config_unified_name((int)wishes[w]);
             b = swn_unified_choose(&traits, wishes[w]);
             assert_int_equal(b != NULL, is_one_of(name, i));
             if (b)

@@ -169,6 +169,41 @@ static void check_groups(const struct table *t, const uint64_t *cost, const uint
     assert_int_equal(worst, best(t, cost, 0, most));
 }
 
+/* Each part of the tape between two cuts is divided as a tape of its own would be. */
+static void check_parts(const struct table *t, const uint64_t *cost)
+{
+    for (size_t begin = 0; begin < t->steps; begin++)
+        for (size_t end = begin + 1; end <= t->steps; end++) {
+            size_t first[STEPS + 1], groups;
+            uint64_t worst = 0, least = 0, sum = 0, weights = 0;
+            if ((begin && !swn_tape_is_cut(t->tape, begin)) || (end < t->steps && !swn_tape_is_cut(t->tape, end)))
+                continue;
+            groups = swn_tape_groups_between(t->tape, cost, begin, end, 2, first);
+            assert_in_range(groups, 1, 2);
+            assert_int_equal(first[0], begin);
+            first[groups] = end;
+            for (size_t g = 0; g < groups; g++) {
+                uint64_t group = 0;
+                assert_true(first[g] < first[g + 1] && (!g || swn_tape_is_cut(t->tape, first[g])));
+                for (size_t s = first[g]; s < first[g + 1]; s++)
+                    group += cost[s];
+                worst = group > worst ? group : worst;
+            }
+            for (size_t s = begin; s < end; s++) {
+                sum += cost[s];
+                weights += t->weight_bytes[s];
+            }
+            least = sum;
+            for (size_t cut = begin + 1, before = 0; cut < end; cut++) {
+                before += cost[cut - 1];
+                uint64_t larger = before > sum - before ? before : sum - before;
+                least = swn_tape_is_cut(t->tape, cut) && larger < least ? larger : least;
+            }
+            assert_int_equal(worst, least);
+            assert_int_equal(swn_tape_weight_bytes(t->tape, begin, end), weights);
+        }
+}
+
 static void test_groups_are_as_even_as_the_cuts_let_them_be(void **state)
 {
     struct table t;
@@ -186,6 +221,7 @@ static void test_groups_are_as_even_as_the_cuts_let_them_be(void **state)
         for (size_t s = 0; s < t.steps; s++)
             cost[s] = t.weight_bytes[s] + 1;
         check_groups(&t, cost, NULL, 3);
+        check_parts(&t, cost);
         assert_int_equal(swn_tape_groups(t.tape, cost, STEPS, first), swn_tape_cuts(t.tape) + 1);
         swn_tape_free(t.tape);
     }

@@ -1,0 +1,40 @@
+/* scheduler/config/queue_terms.c - see queue_terms.h. */
+#include "scheduler/config/queue_terms.h"
+
+#define LEVEL_FACTOR 8.0
+#define LEVELS_APART 8 /* more are no further apart: weights stay numbers that can be added */
+
+static const struct swn_queue_policy *policy_of(const struct swn_config_batching *b, uint32_t level)
+{
+    for (unsigned i = 0; i < b->level_count; i++)
+        if (b->levels[i].priority == level)
+            return &b->levels[i].policy;
+    return &b->policy;
+}
+
+static double weight_of(const struct swn_config_batching *b, uint32_t level)
+{
+    double weight = 1;
+
+    for (uint32_t i = level; i < b->priority_levels && i < level + LEVELS_APART; i++)
+        weight *= LEVEL_FACTOR;
+    return weight;
+}
+
+struct swn_queue_terms swn_queue_terms(const struct swn_config_batching *b, uint64_t priority, uint64_t timeout_us)
+{
+    uint32_t level = priority && priority <= b->priority_levels ? (uint32_t)priority : b->default_priority;
+    const struct swn_queue_policy *policy = policy_of(b, level);
+    struct swn_queue_terms terms = {.weight = b->priority_levels ? weight_of(b, level) : 1,
+                                    .timeout_us = timeout_us,
+                                    .queue_most = policy->max_queue_size};
+
+    if (!b->is_dynamic)
+        return terms;
+    if (policy->default_timeout_us &&
+        (!timeout_us || !policy->allow_override || timeout_us > policy->default_timeout_us))
+        terms.timeout_us = policy->default_timeout_us;
+    if (policy->timeout_action == SWN_QUEUE_DELAY)
+        terms.timeout_us = 0;
+    return terms;
+}

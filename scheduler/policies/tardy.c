@@ -1,0 +1,180 @@
+/* scheduler/policies/tardy.c - see tardy.h. */
+#include "scheduler/policies/tardy.h"
+
+#include <math.h>
+
+#include "scheduler/policies/scratch.h"
+
+/* T of all segments. */
+static void times(const struct swn_completion *c, struct swn_tardy_room *room)
+{
+    for (uint32_t j = 0; j < c->n; j++)
+        for (uint32_t i = 0; i <= j; i++)
+            room->time[i][j] = swn_segment_time(c, i, j);
+}
+
+/* Ways to serve the run i .. j after the first i in `time`, which must not end after `due`. */
+static void offer(struct swn_tardy_room *room, uint32_t i, uint32_t j, uint32_t dropped, double time, double due)
+{
+    for (uint32_t k = dropped; k <= j + 1; k++) {
+        double end = room->end[i][k - dropped] + time;
+        if (end > due || end >= room->end[j + 1][k])
+            continue;
+        room->end[j + 1][k] = end;
+        room->cut[j + 1][k].begin = i;
+        room->cut[j + 1][k].dropped = dropped;
+        room->cut[j + 1][k].due = due;
+    }
+}
+
+/* All segments of all runs that end with j. `late` has the requests of the run, the last one to be due first. */
+static void fill(const struct swn_completion *c, const double *left, struct swn_tardy_room *room, uint32_t j)
+{
+    uint32_t late[SWN_TARDY_REQUESTS], n = 0;
+
+    for (uint32_t k = 0; k <= c->n; k++)
+        room->end[j + 1][k] = INFINITY;
+    offer(room, j, j, 1, 0, INFINITY);
+    for (uint32_t i = j + 1; i-- > 0;) {
+        uint32_t begin[SWN_LANE_GROUPS] = {0}, at = n++;
+        for (; at && left[late[at - 1]] < left[i]; at--)
+            late[at] = late[at - 1];
+        late[at] = i;
+        for (uint32_t k = 0; k < n; k++) {
+            begin[c->group[late[k]]]++;
+            if (k + 1 == n || left[late[k + 1]] < left[late[k]])
+                offer(room, i, j, n - k - 1, swn_set_time(c, begin), left[late[k]]);
+        }
+    }
+}
+
+uint32_t swn_tardy_plan(const struct swn_completion *c, const double *left, struct swn_tardy_room *room,
+                        uint32_t *segment)
+{
+    uint32_t drops = 0, count = 0;
+
+    for (uint32_t k = 0; k <= c->n; k++)
+        room->end[0][k] = k ? INFINITY : 0;
+    for (uint32_t j = 0; j < c->n; j++)
+        fill(c, left, room, j);
+    while (!(room->end[c->n][drops] < INFINITY)) /* with all dropped the end is 0 */
+        drops++;
+    /* Back through the runs; the last segment has number 0 at first. */
+    for (uint32_t j = c->n, k = drops; j > 0;) {
+        uint32_t begin = room->cut[j][k].begin, dropped = room->cut[j][k].dropped;
+        double due = room->cut[j][k].due;
+        int is_empty = dropped == j - begin;
+        for (uint32_t i = begin; i < j; i++)
+            segment[i] = is_empty || left[i] < due ? SWN_TARDY_DROPPED : count;
+        count += !is_empty;
+        k -= dropped;
+        j = begin;
+    }
+    for (uint32_t i = 0; i < c->n; i++)
+        if (segment[i] != SWN_TARDY_DROPPED)
+            segment[i] = count - 1 - segment[i];
+    return drops;
+}
+
+uint32_t swn_tardy_paper(const struct swn_completion *c, const double *left, struct swn_tardy_room *room,
+                         uint32_t *segment)
+{
+    double end[SWN_TARDY_REQUESTS + 1] = {0};
+    uint32_t late[SWN_TARDY_REQUESTS + 1] = {0}, cut[SWN_TARDY_REQUESTS + 1] = {0}, count = 0, drops = 0;
+
+    times(c, room);
+    for (uint32_t j = 0; j < c->n; j++) {
+        end[j + 1] = INFINITY;
+        late[j + 1] = UINT32_MAX;
+        for (uint32_t i = j + 1; i-- > 0;) {
+            double then = end[i] + room->time[i][j];
+            uint32_t number = late[i];
+            for (uint32_t k = i; k <= j; k++)
+                number += left[k] < then;
+            if (then < INFINITY && (number < late[j + 1] || (number == late[j + 1] && then < end[j + 1]))) {
+                end[j + 1] = then;
+                late[j + 1] = number;
+                cut[j + 1] = i;
+            }
+        }
+    }
+    for (uint32_t j = c->n; j > 0; j = cut[j])
+        count++;
+    for (uint32_t j = c->n; j > 0; j = cut[j]) {
+        count--;
+        for (uint32_t i = cut[j]; i < j; i++) {
+            segment[i] = left[i] < end[j] ? SWN_TARDY_DROPPED : count;
+            drops += left[i] < end[j];
+        }
+    }
+    return drops;
+}
+
+/* Who runs first in a plan: the least advanced ones of the first segment that anybody is left in; and how long that may
+ * wait. */
+struct first {
+    uint32_t segment, group, members;
+    double slack_ns;
+};
+
+static struct first first_of(const struct swn_completion *c, const struct swn_due *due, const uint32_t *segment)
+{
+    struct first f = {.segment = SWN_TARDY_DROPPED, .group = SWN_LANE_GROUPS};
+    uint32_t begin = SWN_LANE_REQUESTS, last = 0;
+    double least = INFINITY;
+
+    for (uint32_t i = 0; i < c->n; i++)
+        f.segment = segment[i] < f.segment ? segment[i] : f.segment;
+    for (uint32_t i = 0; i < c->n && f.segment != SWN_TARDY_DROPPED; i++) {
+        if (segment[i] != f.segment)
+            continue;
+        begin = i < begin ? i : begin;
+        last = i;
+        f.group = due[i].group < f.group ? due[i].group : f.group;
+        least = due[i].order_ns < least ? due[i].order_ns : least;
+    }
+    if (begin <= last)
+        f.slack_ns = least - swn_segment_time(c, begin, last);
+    return f;
+}
+
+void swn_decide_tardy(struct swn_lane_scratch *x, int is_paper, struct swn_lane_decision *decision)
+{
+    struct swn_lane_view *view = &x->view;
+    double slack = INFINITY;
+
+    for (uint32_t c = 0; c < view->cohort_count; c++) {
+        uint32_t group[SWN_TARDY_REQUESTS], segment[SWN_TARDY_REQUESTS];
+        double left[SWN_TARDY_REQUESTS];
+        const struct swn_cohort *cohort = &view->cohort[c];
+        uint32_t n = swn_due_list(view, cohort, SWN_DUE_IN_GROUPS, x->due, decision);
+        struct swn_completion problem = swn_cohort_problem(view, cohort, x->time, x->bound);
+        struct first first;
+        if (!n)
+            continue;
+        problem.n = n < SWN_TARDY_REQUESTS ? n : SWN_TARDY_REQUESTS;
+        problem.group = group;
+        problem.weight = NULL;
+        for (uint32_t i = 0; i < problem.n; i++) {
+            group[i] = x->due[i].group;
+            left[i] = is_paper ? x->due[i].left_ns : swn_due_safe(view, cohort, &x->due[i]);
+        }
+        if (is_paper)
+            swn_tardy_paper(&problem, left, &x->tardy, segment);
+        else
+            swn_tardy_plan(&problem, left, &x->tardy, segment);
+        for (uint32_t i = 0; i < problem.n; i++)
+            if (segment[i] == SWN_TARDY_DROPPED)
+                decision->dropped[decision->dropped_count++] = x->due[i].index;
+        first = first_of(&problem, x->due, segment);
+        if (first.segment == SWN_TARDY_DROPPED || (decision->member_count && first.slack_ns >= slack))
+            continue;
+        slack = first.slack_ns;
+        decision->model = cohort->model;
+        decision->group = first.group;
+        decision->member_count = 0;
+        for (uint32_t i = 0; i < problem.n; i++)
+            if (segment[i] == first.segment && group[i] == first.group)
+                decision->members[decision->member_count++] = x->due[i].index;
+    }
+}

@@ -1,0 +1,48 @@
+/* scheduler/policies/tardy.h - the fewest requests that are late (edge-serving paper, 4.2). Inside this folder.
+ *
+ * Requests are in FIFO order (completion.h), by deadline in a group. A segment is taken from a run of them; who of the
+ * run is not in it is dropped.
+ *
+ * - As printed (swn_tardy_paper): the program of completion.h with the number of late requests instead of the time;
+ *   those that are late in its plan are dropped. One number per prefix is not enough, as the number of late requests
+ *   depends on when the prefix ends; here it is the least number, and of equal ones the earliest end.
+ * - Exact (swn_tardy_plan): E(j,k) is the earliest end of the first j requests when k of them are dropped. It is the
+ *   least of E(j-1,k-1), where the last one is dropped, and of
+ *       E(i-1,k-d) + T    for all i and all deadlines u of i .. j, where that is not after u
+ *   T is the time of those of i .. j that are not due before u, and d the number of the others. No other choice of a
+ *   run is better: whoever is left out of it although there is time is best the least advanced one, and that one is at
+ *   the end of the run, so that a shorter run is the same. The plan is that of the least k with a finite E(n,k).
+ *   O(n^3 k), so it looks at the first requests only.
+ */
+#ifndef SWN_SCHEDULER_POLICIES_TARDY_H
+#define SWN_SCHEDULER_POLICIES_TARDY_H
+
+#include "scheduler/policies/completion.h"
+
+#define SWN_TARDY_REQUESTS 24
+#define SWN_TARDY_DROPPED UINT32_MAX
+
+struct swn_lane_scratch;
+
+/* Room for one call. */
+struct swn_tardy_room {
+    double time[SWN_TARDY_REQUESTS][SWN_TARDY_REQUESTS];        /* T of i .. j */
+    double end[SWN_TARDY_REQUESTS + 1][SWN_TARDY_REQUESTS + 1]; /* E */
+    struct {
+        uint32_t begin, dropped; /* the run, and how many of it are dropped */
+        double due;              /* u; infinite: the last one is dropped by itself, or all have no deadline */
+    } cut[SWN_TARDY_REQUESTS + 1][SWN_TARDY_REQUESTS + 1];
+};
+
+/* left: of each request, what is left to its deadline, or infinity. On return segment[i] is that of request i, counted
+ * from 0 in the order in which they run, or SWN_TARDY_DROPPED. c->n is SWN_TARDY_REQUESTS at most. Both return how many
+ * are dropped. */
+uint32_t swn_tardy_plan(const struct swn_completion *c, const double *left, struct swn_tardy_room *room,
+                        uint32_t *segment);
+uint32_t swn_tardy_paper(const struct swn_completion *c, const double *left, struct swn_tardy_room *room,
+                         uint32_t *segment);
+
+/* Of several models, that goes first whose first segment has to begin first. is_paper: the program as printed. */
+void swn_decide_tardy(struct swn_lane_scratch *x, int is_paper, struct swn_lane_decision *decision);
+
+#endif

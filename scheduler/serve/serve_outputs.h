@@ -1,0 +1,18 @@
+/* scheduler/serve/serve_outputs.h - where in the buffer the outputs of a request go. For the serving thread. */
+#ifndef SWN_SCHEDULER_SERVE_SERVE_OUTPUTS_H
+#define SWN_SCHEDULER_SERVE_SERVE_OUTPUTS_H
+
+#include "scheduler/serve/serving_internal.h"
+
+/* Before the request's last group: room as large as the model's last answer, if that is small and known. 1 and *room,
+ * or 0. */
+unsigned swn_outputs_room(struct swn_serving *s, struct swn_job *job, const struct swn_served *model,
+                          struct swn_wire_tensor *room);
+
+/* After it, where the outputs did not go there: a slot for them, each aligned as a slot is. 0, or -errno. */
+int swn_outputs_place(struct swn_serving *s, struct swn_job *job, const struct swn_engine_message *m);
+
+/* Where they did. 0; -ENOMEM; -EPROTO: they lie elsewhere. */
+int swn_outputs_take(struct swn_job *job, const struct swn_engine_message *m);
+
+#endif

@@ -1,0 +1,47 @@
+/* skeleton/engine/announced.h - the announced order: the weights that a serving process says it will read next.
+ *
+ * Each element is one read. It is over when an operator reads the weight; the first of several reads of a weight ends
+ * first. Elements in front that no operator reads stay until the next announcement, and do no harm but to hold memory.
+ * A tensor that is freed is no longer in the order, whatever gets its address.
+ *
+ * Engine lock held.
+ */
+#ifndef SWN_SKELETON_ENGINE_ANNOUNCED_H
+#define SWN_SKELETON_ENGINE_ANNOUNCED_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "skeleton/abi/serving.h"
+
+struct swn_engine;
+struct swn_range;
+
+struct swn_announced_read {
+    uintptr_t address;
+    uint32_t id; /* of the range there */
+    uint8_t is_over;
+    uint8_t is_repeated; /* the order, as it was announced, reads the weight more than once */
+};
+
+struct swn_announced {
+    struct swn_announced_read *reads;   /* room for SWN_ANNOUNCED_MOST; NULL before the first announcement */
+    uint16_t *places;                   /* a hash table, of reads by id: their indices plus one; behind reads */
+    const struct swn_extent_file *file; /* of the model at work: of the weight that was announced first, or read last */
+    size_t first, count;                /* all before `first` are over */
+    size_t repeated; /* of those that are not over, how many are of weights that are read repeatedly */
+};
+
+/* Takes the place of the order before. What never leaves memory is left out, and what is behind SWN_ANNOUNCED_MOST
+ * others. 0 or -ENOMEM: then there is no order. */
+int swn_announced_set(struct swn_engine *e, const struct swn_serving_weight *weights, size_t n);
+/* Whether reads behind the announced ones are guesses: a process that serves many models has announced all that it
+ * knows, and the next request may be for any model. A model that streams by a plan is asked often. */
+int swn_announced_is_all(const struct swn_engine *e);
+/* An operator reads r. */
+void swn_announced_note_read(struct swn_engine *e, const struct swn_range *r);
+/* The range of the next read that is to come, from *at on, which is 0 at first and then its place from 1 on; NULL:
+ * there are no more. */
+struct swn_range *swn_announced_next(struct swn_engine *e, size_t *at);
+
+#endif

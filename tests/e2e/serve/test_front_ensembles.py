@@ -1,0 +1,248 @@
+"""Ensembles of swapnet-serve: steps that depend on each other, and cascades whose later steps have conditions."""
+import concurrent.futures
+import json
+import struct
+import time
+
+import pytest
+
+import serve_front
+from serve_front import binary, body_of, front, outputs, repository, tensor, wait_for
+
+pytestmark = pytest.mark.skipif(not serve_front.SERVE.exists(), reason="swapnet-serve is not built: no libmicrohttpd")
+
+HIGH, LOW = [0.0, 0.875, 0.25, 0.5], [0.25, 0.125, 0.5, 0.0]
+
+
+def ensemble(repo, name, outputs_, *steps):
+    """steps: (model, {the model's input: tensor}, {the model's output: tensor}, condition or "")."""
+    def maps(kind, pairs):
+        return " ".join(f"{kind} {{ key: '{key}' value: '{value}' }}" for key, value in pairs.items())
+    text = "platform: 'ensemble' input { name: 'IN' data_type: TYPE_FP32 dims: [1, -1] }\n"
+    text += "".join(f"output {{ name: '{one}' data_type: TYPE_FP32 dims: [1, -1] }}\n" for one in outputs_)
+    text += "ensemble_scheduling {\n"
+    for model, takes, gives, condition in steps:
+        text += (f"  step {{ model_name: '{model}' model_version: -1 {maps('input_map', takes)} {maps('output_map', gives)} "
+                 f"{condition} }}\n")
+    (repo / name / "1").mkdir(parents=True)
+    (repo / name / "config.pbtxt").write_text(text + "}\n")
+
+
+def cascade(repo, condition, **second):
+    """A detector, and a reader that runs where the condition on what was detected holds."""
+    repository(repo, detector=second.pop("detector", "groups=2"), reader=second.pop("reader", "groups=2"))
+    ensemble(repo, "cascade", ["DETECTED", "READ"],
+             ("reader", {"INPUT0": "DETECTED"}, {"OUTPUT0": "READ"}, condition),
+             ("detector", {"INPUT0": "IN"}, {"OUTPUT0": "DETECTED"}, ""))
+    return repo
+
+
+def skipped(answer):
+    return json.loads(answer[2]).get("parameters", {}).get("swapnet_skipped", "")
+
+
+@pytest.mark.parametrize("condition", ["max_above: 0.8", "argmax: [1, 3]", "count_above { threshold: 0.4 count: 2 }"])
+def test_a_step_runs_only_where_its_condition_holds(tmp_path, condition):
+    with front(cascade(tmp_path, f"condition {{ tensor: 'DETECTED' {condition} }}")) as f:
+        f.ready()
+        high, low = (f.infer("cascade", body_of(tensor(values, "IN"))) for values in (HIGH, LOW))
+        assert outputs(high) == {"DETECTED": HIGH, "READ": HIGH}
+        assert outputs(low) == {"DETECTED": LOW}
+        assert (skipped(high), skipped(low)) == ("", "reader")
+        assert f.metric('nv_inference_request_success{model="reader",version="1"}') == 1
+        assert f.metric('nv_inference_request_success{model="cascade",version="1"}') == 2
+        wait_for(lambda: f.metric("swapnet_serve_buffer_used_bytes") == 0)
+
+
+def test_an_ensemble_is_a_model_to_its_clients(tmp_path):
+    with front(cascade(tmp_path, "")) as f:
+        f.ready()
+        metadata = json.loads(f.get("/v2/models/cascade")[2])
+        assert metadata["platform"] == "ensemble"
+        assert metadata["inputs"] == [{"name": "IN", "datatype": "FP32", "shape": [1, -1]}]
+        assert [one["name"] for one in metadata["outputs"]] == ["DETECTED", "READ"]
+        status, headers, body = f.infer("cascade", *binary(HIGH, "IN"))
+        length = int(headers["Inference-Header-Content-Length"])
+        assert (status, body[length:]) == (200, struct.pack("<4f", *HIGH) * 2)
+        assert f.infer("cascade", body_of(tensor(HIGH, "OTHER")))[0] == 400
+        answer = f.infer("cascade", body_of(tensor(HIGH, "IN"), outputs=[{"name": "READ"}], id="7"))
+        assert outputs(answer) == {"READ": HIGH}
+        assert json.loads(answer[2])["id"] == "7"
+
+
+def test_an_output_that_was_skipped_is_left_out(tmp_path):
+    with front(cascade(tmp_path, "condition { tensor: 'DETECTED' max_above: 0.8 }")) as f:
+        f.ready()
+        answer = f.infer("cascade", body_of(tensor(LOW, "IN"), outputs=[{"name": "READ"}]))
+        assert (answer[0], outputs(answer), skipped(answer)) == (200, {}, "reader")
+
+
+def test_a_step_whose_output_nobody_asked_for_does_not_run(tmp_path):
+    with front(cascade(tmp_path, "", reader="fail=it_broke")) as f:
+        f.ready()
+        answer = f.infer("cascade", body_of(tensor(HIGH, "IN"), outputs=[{"name": "DETECTED"}]))
+        assert (answer[0], outputs(answer), skipped(answer)) == (200, {"DETECTED": HIGH}, "")
+        assert f.infer("cascade", body_of(tensor(HIGH, "IN")))[0] == 500
+
+
+def test_steps_that_do_not_depend_on_each_other_join(tmp_path):
+    repository(tmp_path, left="", right="", both="inputs=2")
+    ensemble(tmp_path, "diamond", ["OUT", "OTHER"],
+             ("left", {"INPUT0": "IN"}, {"OUTPUT0": "L"}, ""), ("right", {"INPUT0": "IN"}, {"OUTPUT0": "R"}, ""),
+             ("both", {"INPUT0": "L", "INPUT1": "R"}, {"OUTPUT0": "OUT", "OUTPUT1": "OTHER"}, ""))
+    with front(tmp_path) as f:
+        f.ready()
+        with concurrent.futures.ThreadPoolExecutor(8) as pool:
+            answers = list(pool.map(lambda i: f.infer("diamond", body_of(tensor([float(i)], "IN"))), range(24)))
+        assert [outputs(answer) for answer in answers] == [{"OUT": [i], "OTHER": [i]} for i in range(24)]
+
+
+def test_a_step_that_fails_ends_the_request(tmp_path):
+    with front(cascade(tmp_path, "", reader="fail=it_broke")) as f:
+        f.ready()
+        status, _, body = f.infer("cascade", body_of(tensor(HIGH, "IN")))
+        assert status == 500
+        assert "it_broke" in json.loads(body)["error"]
+        assert f.infer("detector", body_of(tensor(HIGH)))[0] == 200
+        wait_for(lambda: f.metric("swapnet_serve_buffer_used_bytes") == 0)
+        assert f.metric("swapnet_serve_requests") == 0
+
+
+def test_a_missing_output_of_a_step_is_told(tmp_path):
+    repository(tmp_path, one="")
+    ensemble(tmp_path, "wrong", ["OUT"], ("one", {"INPUT0": "IN"}, {"OUTPUT9": "OUT"}, ""))
+    with front(tmp_path) as f:
+        f.ready()
+        status, _, body = f.infer("wrong", body_of(tensor(HIGH, "IN")))
+        assert (status, json.loads(body)["error"]) == (500, "model 'one' has no output 'OUTPUT9'")
+
+
+def test_deadline_and_disconnect_end_all_steps(tmp_path):
+    go = tmp_path / "go"
+    with front(cascade(tmp_path / "repo", "", detector=f"wait_for={go}")) as f:
+        f.ready()
+        with concurrent.futures.ThreadPoolExecutor(2) as pool:
+            late = pool.submit(f.infer, "cascade", body_of(tensor(HIGH, "IN"), parameters={"timeout": 50000}))
+            wait_for(lambda: f.metric("swapnet_serve_requests") == 2)  # the ensemble's, and its step's
+            c = f.connection()
+            c.request("POST", "/v2/models/cascade/infer", body_of(tensor(HIGH, "IN")))
+            wait_for(lambda: f.metric("swapnet_serve_requests") == 4)
+            c.sock.close()
+            c.close()
+            wait_for(lambda: f.metric("swapnet_serve_requests") == 2)  # its step had not begun: it left with it
+            time.sleep(0.1)  # its deadline has passed
+            go.touch()
+            assert late.result()[0] == 503
+        wait_for(lambda: f.metric("swapnet_serve_requests") == 0)
+        wait_for(lambda: f.metric("swapnet_serve_buffer_used_bytes") == 0)
+        assert outputs(f.infer("cascade", body_of(tensor(HIGH, "IN")))) == {"DETECTED": HIGH, "READ": HIGH}
+
+
+def test_a_server_that_ends_leaves_no_request_behind(tmp_path):
+    go = tmp_path / "go"
+    with front(cascade(tmp_path / "repo", "", detector=f"wait_for={go}"), "--exit-timeout-secs", "0") as f:
+        f.ready()
+        with concurrent.futures.ThreadPoolExecutor(1) as pool:
+            waiting = pool.submit(f.infer, "cascade", body_of(tensor(HIGH, "IN")))
+            wait_for(lambda: f.metric("swapnet_serve_requests") == 2)
+            assert f.end() == 0, f.log
+            assert waiting.result()[0] == 503
+
+
+def test_an_ensemble_is_there_while_its_models_are(tmp_path):
+    cascade(tmp_path, "")
+    repository(tmp_path, spare="")
+    with front(tmp_path, "--model-control-mode", "explicit", "--load-model", "cascade", "--load-model", "detector") as f:
+        wait_for(lambda: f.get("/v2/models/detector/ready")[0] == 200)
+        status, _, body = f.infer("cascade", body_of(tensor(HIGH, "IN")))
+        assert status == 503
+        assert "model 'reader' of step" in json.loads(body)["error"]
+        assert f.ask("POST", "/v2/repository/models/reader/load")[0] == 200
+        assert f.infer("cascade", body_of(tensor(HIGH, "IN")))[0] == 200
+        assert f.ask("POST", "/v2/repository/models/detector/unload")[0] == 200
+        assert f.infer("cascade", body_of(tensor(HIGH, "IN")))[0] == 503
+        assert f.ask("POST", "/v2/repository/models/cascade/unload")[0] == 200
+        assert f.infer("cascade", body_of(tensor(HIGH, "IN")))[0] == 503
+
+
+def test_ensembles_of_ensembles_are_refused(tmp_path):
+    for name, other in (("a", "b"), ("b", "a")):
+        ensemble(tmp_path, name, ["OUT"], (other, {"IN": "IN"}, {"OUT": "OUT"}, ""))
+    with front(tmp_path) as f:
+        wait_for(lambda: f.get("/v2/health/live")[0] == 200)
+        status, _, body = f.infer("a", body_of(tensor(HIGH, "IN")))
+        assert status == 503
+        assert "is an ensemble itself" in json.loads(body)["error"]
+
+
+def test_an_engine_that_dies_begins_a_step_again(tmp_path):
+    trap = tmp_path / "trap"
+    with front(cascade(tmp_path / "repo", "", reader=f"die=9 die_if={trap}")) as f:
+        f.ready()
+        trap.touch()
+        assert outputs(f.infer("cascade", body_of(tensor(HIGH, "IN")))) == {"DETECTED": HIGH, "READ": HIGH}
+        assert f.metric("swapnet_serve_engine_restarts_total") == 1
+
+
+def fork(repo, **models):
+    """An ensemble whose steps `left` and `right` need its input alone, and `end` what right makes."""
+    repository(repo, **({"left": "", "right": "", "end": ""} | models))
+    ensemble(repo, "fork", ["L", "E"], ("left", {"INPUT0": "IN"}, {"OUTPUT0": "L"}, ""),
+             ("right", {"INPUT0": "IN"}, {"OUTPUT0": "R"}, ""), ("end", {"INPUT0": "R"}, {"OUTPUT0": "E"}, ""))
+    return repo
+
+
+def test_a_step_that_cannot_begin_ends_the_request(tmp_path):
+    """It is refused while it is asked for, when the other step is on its way already."""
+    with front(fork(tmp_path, right="rank=1")) as f:
+        f.ready()
+        status, _, body = f.infer("fork", body_of(tensor(HIGH, "IN")))
+        assert status == 400
+        assert "'right'" in json.loads(body)["error"]
+        assert f.metric('nv_inference_request_success{model="fork",version="1"}') == 0
+        assert f.metric('nv_inference_request_success{model="end",version="1"}') == 0
+        wait_for(lambda: f.metric("swapnet_serve_buffer_used_bytes") == 0)
+
+
+def test_a_step_under_which_engines_die_takes_the_others_with_it(tmp_path):
+    with front(fork(tmp_path, left="die=11")) as f:
+        f.ready()
+        for _ in range(2):
+            status, _, body = f.infer("fork", body_of(tensor(HIGH, "IN")))
+            assert status in (500, 503)
+            assert "'left'" in json.loads(body)["error"]
+        wait_for(lambda: f.metric("swapnet_serve_requests") == 0)
+        assert outputs(f.infer("right", body_of(tensor(HIGH)))) == {"OUTPUT0": HIGH}
+
+
+def test_an_ensemble_is_loaded_and_unloaded_while_requests_run(tmp_path):
+    go = tmp_path / "go"
+    cascade(tmp_path / "repo", "", detector=f"wait_for={go}")
+    with front(tmp_path / "repo", "--model-control-mode", "explicit", "--load-model", "*") as f:
+        f.ready()
+        with concurrent.futures.ThreadPoolExecutor(2) as pool:
+            first = pool.submit(f.infer, "cascade", body_of(tensor(HIGH, "IN")))
+            wait_for(lambda: f.metric("swapnet_serve_requests") == 2)
+            assert f.ask("POST", "/v2/repository/models/cascade/load")[0] == 200
+            unload = pool.submit(f.ask, "POST", "/v2/repository/models/cascade/unload")
+            wait_for(lambda: f.get("/v2/models/cascade/ready")[0] == 503)
+            go.touch()
+            assert unload.result()[0] == 200
+            assert first.result()[0] in (200, 503)
+        wait_for(lambda: f.metric("swapnet_serve_requests") == 0)
+
+
+def test_a_model_does_not_become_an_ensemble_while_it_is_loaded(tmp_path):
+    cascade(tmp_path, "")
+    with front(tmp_path, "--model-control-mode", "explicit", "--load-model", "*") as f:
+        f.ready()
+        (tmp_path / "detector" / "config.pbtxt").write_text((tmp_path / "cascade" / "config.pbtxt").read_text())
+        status, _, body = f.ask("POST", "/v2/repository/models/detector/load")
+        assert status == 400
+        assert "unload it first" in json.loads(body)["error"]
+        assert outputs(f.infer("detector", body_of(tensor(HIGH)))) == {"OUTPUT0": HIGH}
+        assert f.ask("POST", "/v2/repository/models/detector/unload")[0] == 200
+        f.ask("POST", "/v2/repository/models/detector/load")
+        status, _, body = f.infer("detector", body_of(tensor(HIGH, "IN")))
+        assert status == 503
+        assert "is an ensemble itself" in json.loads(body)["error"]

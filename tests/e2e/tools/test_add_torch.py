@@ -1,0 +1,129 @@
+"""swapnetctl add-torch builds backends for a PyTorch that swapnet was not built for, and only then does a program run under swapnet."""
+import os
+import shutil
+import subprocess
+
+import pytest
+
+import harness
+
+NAME = "aten-2.13.so"
+
+
+@pytest.fixture(scope="module")
+def prefix(tmp_path_factory):
+    """An installed swapnet that was not built for PyTorch 2.13."""
+    if not harness.TORCH213.python:
+        pytest.skip("PyTorch 2.13 is left out")
+    path = tmp_path_factory.mktemp("add_torch")
+    subprocess.run(["cmake", "--install", harness.BUILD, "--prefix", path], check=True, capture_output=True)
+    for kind in "aten", "serve":
+        (path / "lib" / "swapnet" / f"{kind}-2.13.so").unlink()
+    return path
+
+
+def add_torch(prefix, data, *args, where=None, **variables):
+    env = harness.clean_env({"XDG_DATA_HOME": str(data), **variables})
+    return subprocess.run([prefix / "bin" / "swapnetctl", "add-torch", *args], env=env, cwd=where, capture_output=True, text=True,
+                          stdin=subprocess.DEVNULL, timeout=900, check=False)
+
+
+def own_directory(data):
+    """Of this user, this machine and this build of swapnet."""
+    [machine] = (data / "swapnet" / "backends").iterdir()
+    [own] = machine.iterdir()
+    return own
+
+
+def run_under(prefix, data, where):
+    return harness.start(harness.TORCH213, "infer", "mlp-deep", "6", where=where, budget=64,
+                         preload=prefix / "lib" / "libswapnet.so", env={"XDG_DATA_HOME": str(data)}).finish(120)
+
+
+@pytest.mark.slow
+def test_builds_what_was_missing(prefix, disk):
+    data, reference = disk / "data", harness.plain(harness.TORCH213, "infer", "mlp-deep", "6")
+    run = run_under(prefix, data, disk / "without")
+    [line] = run.own_lines()
+    assert NAME in line and "swapnetctl add-torch PYTHON" in line and run.stats is None
+    harness.assert_same(reference, run)
+
+    made = add_torch(prefix, data, "--no-serve", harness.TORCH213.python)
+    assert made.returncode == 0 and not made.stdout, made
+    own = own_directory(data)
+    assert [path.name for path in own.iterdir()] == [NAME], "no more is left than the backend"
+    assert own.stat().st_mode & 0o777 == 0o700
+
+    run = run_under(prefix, data, disk / "with")
+    assert not run.own_lines(), run.describe()
+    harness.assert_same(reference, run)
+    harness.assert_streamed(run)
+
+    own.chmod(0o770)  # others could have put something there
+    run = run_under(prefix, data, disk / "open")
+    [line] = run.own_lines()
+    assert NAME in line and "others than its user" in line and run.stats is None
+    own.chmod(0o700)
+    os.rename(own, disk / "elsewhere")
+    own.symlink_to(disk / "elsewhere")
+    run = run_under(prefix, data, disk / "linked")
+    assert run.own_lines() and run.stats is None
+
+
+def test_says_what_is_missing(prefix, disk):
+    """Before it builds anything: a compiler, a PyTorch, a directory that is the user's alone."""
+    refused = add_torch(prefix, disk / "data", harness.TORCH213.python, CXX="no-such-compiler")
+    assert refused.returncode == 1 and "no no-such-compiler here" in refused.stderr and "CXX" in refused.stderr, refused
+    python = disk / "python-without"
+    subprocess.run(["/usr/bin/python3", "-m", "venv", "--without-pip", python], check=True)
+    refused = add_torch(prefix, disk / "data", python / "bin" / "python")
+    assert refused.returncode == 1 and "has no PyTorch" in refused.stderr, refused
+    refused = add_torch(prefix, disk / "data", disk / "nowhere")
+    assert refused.returncode == 1 and "cannot run" in refused.stderr, refused
+    own = own_directory(disk / "data")
+    own.chmod(0o707)
+    refused = add_torch(prefix, disk / "data", harness.TORCH213.python)
+    assert refused.returncode == 1 and "is not yours alone" in refused.stderr, refused
+    assert not list(own.iterdir())
+    refused = add_torch(prefix, disk / "data", "--jobs", "none")
+    assert refused.returncode == 2 and "--jobs" in refused.stderr, refused
+
+
+def test_imports_nothing_from_the_working_directory(prefix, disk):
+    """The compilers are stand-ins that give the backend of this build, so that only the trial takes time."""
+    where, compiler = disk / "where", disk / "compiler"
+    where.mkdir()
+    for name in "ctypes", "json", "torch", "shutil":
+        (where / f"{name}.py").write_text(f"open({str(disk / 'was-run')!r}, 'w').close()\n")
+    compiler.write_text("#!/bin/sh\n"
+                        'while [ $# -gt 1 ]; do [ "$1" = -o ] && to=$2; shift; done\n'
+                        f'cp {harness.BUILD / "lib" / "swapnet" / NAME} "$to"\n')
+    compiler.chmod(0o755)
+    made = add_torch(prefix, disk / "data", "--no-serve", harness.TORCH213.python, where=where, CC=str(compiler), CXX=str(compiler))
+    assert made.returncode == 0 and [path.name for path in own_directory(disk / "data").iterdir()] == [NAME], made
+    assert not (disk / "was-run").exists()
+
+
+def test_a_backend_of_another_build_is_not_loaded(prefix, disk):
+    """It has the same number of the interface, and lies where this swapnet's own would be found."""
+    assert add_torch(prefix, disk / "data", disk / "nowhere").returncode == 1  # makes the directory
+    own = own_directory(disk / "data")
+    shutil.copy(harness.BUILD / "lib" / "swapnet" / NAME, own)
+    run = run_under(prefix, disk / "data", disk / "same")
+    assert not run.own_lines() and run.stats, run.describe()
+    for other in own.name[:-1] + ("0" if own.name[-1] != "0" else "1"), "0.1.0":
+        own = own.rename(own.with_name(other))
+        run = run_under(prefix, disk / "data", disk / other)
+        [line] = run.own_lines()
+        assert NAME in line and "swapnetctl add-torch" in line and run.stats is None
+
+
+def test_builds_nothing_for_what_came_with_swapnet(prefix, disk):
+    for kind in "aten", "serve":
+        shutil.copy(harness.BUILD / "lib" / "swapnet" / f"{kind}-2.13.so", prefix / "lib" / "swapnet")
+    try:
+        made = add_torch(prefix, disk / "data", harness.TORCH213.python)
+        assert made.returncode == 0 and "needs nothing" in made.stderr, made
+    finally:
+        for kind in "aten", "serve":
+            (prefix / "lib" / "swapnet" / f"{kind}-2.13.so").unlink()

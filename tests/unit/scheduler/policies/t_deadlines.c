@@ -1,0 +1,211 @@
+/* Description: with deadlines, the fewest requests are late that any segmentation allows, and what policies that drop
+ * requests do run is on time. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include <math.h>
+
+#include "scheduler/policies/policy.h"
+#include "scheduler/policies/tardy.h"
+#include "tests/unit/support/lane_fixture.h"
+#include "tests/unit/support/random.h"
+
+#define MOST 7
+#define GROUPS 4
+
+static struct swn_lane_decision decision;
+static struct lane_scene scene;
+static struct swn_tardy_room room;
+
+struct instance {
+    struct swn_completion c;
+    double time[GROUPS * (MOST + 1)], left[MOST];
+    uint32_t bound[GROUPS], group[MOST];
+};
+
+static void random_instance(struct instance *x)
+{
+    memset(x, 0, sizeof *x);
+    x->c = (struct swn_completion){.time = x->time, .most = MOST, .group_count = GROUPS, .group = x->group};
+    x->c.n = 1 + (uint32_t)rnd_below(MOST);
+    for (uint32_t g = 0; g < GROUPS; g++) {
+        double a = uniform(0.5, 1.5), load = rnd_below(2) ? uniform(0, 4) : 0;
+        for (uint32_t n = 1; n <= MOST; n++)
+            x->time[g * (MOST + 1) + n] = a * n > load ? a * n : load;
+        x->bound[g] = 2 + (uint32_t)rnd_below(3);
+    }
+    x->c.bound = rnd_below(2) ? x->bound : NULL;
+    for (uint32_t i = 0, top = GROUPS; i < x->c.n; i++) {
+        x->group[i] = (uint32_t)rnd_below(top);
+        top = x->group[i] + 1;
+        x->left[i] = rnd_below(6) ? uniform(1, 30) : INFINITY;
+    }
+}
+
+/* Whether all segments are on time, when requests of `drops` are in none and a segment ends after each of `cuts`. */
+static int is_on_time(const struct instance *x, unsigned drops, unsigned cuts)
+{
+    double now = 0;
+
+    for (uint32_t first = 0, last; first < x->c.n; first = last + 1) {
+        struct swn_completion c = x->c;
+        uint32_t group[MOST];
+        double due = INFINITY;
+        c.group = group;
+        c.n = 0;
+        for (last = first; last < x->c.n; last++) {
+            if (!(drops >> last & 1)) {
+                group[c.n++] = x->group[last];
+                due = x->left[last] < due ? x->left[last] : due;
+            }
+            if (cuts >> last & 1)
+                break;
+        }
+        now += c.n ? swn_segment_time(&c, 0, c.n - 1) : 0;
+        if (now > due)
+            return 0;
+    }
+    return 1;
+}
+
+static void fewest_of_all(void **state)
+{
+    unsigned worse = 0;
+
+    (void)state;
+    for (unsigned round = 0; round < 150; round++) {
+        struct instance x;
+        uint32_t segment[MOST], drops, paper, best = MOST + 1;
+        unsigned dropped = 0, cuts = 0, last = 0;
+        random_instance(&x);
+        for (unsigned d = 0; d < 1u << x.c.n; d++)
+            for (unsigned c = 0; (uint32_t)__builtin_popcount(d) < best && c < 1u << (x.c.n - 1); c++)
+                if (is_on_time(&x, d, c))
+                    best = (uint32_t)__builtin_popcount(d);
+        drops = swn_tardy_plan(&x.c, x.left, &room, segment);
+        assert_int_equal(drops, best);
+        for (uint32_t i = 0; i < x.c.n; i++) {
+            dropped |= (unsigned)(segment[i] == SWN_TARDY_DROPPED) << i;
+            if (segment[i] == SWN_TARDY_DROPPED)
+                continue;
+            assert_true(segment[i] == last || segment[i] == last + 1);
+            if (i && segment[i] != last)
+                cuts |= 1u << (i - 1);
+            last = segment[i];
+        }
+        assert_int_equal(__builtin_popcount(dropped), drops);
+        assert_true(is_on_time(&x, dropped, cuts));
+
+        paper = swn_tardy_paper(&x.c, x.left, &room, segment);
+        assert_true(paper >= best);
+        dropped = 0;
+        for (uint32_t i = 0; i < x.c.n; i++)
+            dropped += segment[i] == SWN_TARDY_DROPPED;
+        assert_int_equal(dropped, paper);
+        worse += paper > best;
+    }
+    assert_true(worse > 5); /* it runs late requests in its plan, and they delay others */
+}
+
+/* Requests come faster than they can be served. */
+static void overload(enum swn_lane_policy policy, uint32_t models)
+{
+    unsigned coming = 80;
+
+    lane_scene_init(&scene, models, 4, LANE_DISK);
+    while (coming || scene.state.request_count) {
+        for (; coming && (!scene.state.request_count || rnd_below(2)); coming--)
+            lane_scene_add(&scene, (uint32_t)rnd_below(models), 0, scene.state.now_ns,
+                           scene.state.now_ns + 5000000 + rnd_below(40000000));
+        assert_int_equal(swn_lane_decide(policy, &scene.state, lane_scratch, &decision), 0);
+        lane_check(&scene, &decision);
+        assert_true(decision.member_count || decision.dropped_count || decision.wake_ns > scene.state.now_ns);
+        if (!decision.member_count && !decision.dropped_count)
+            scene.state.now_ns = decision.wake_ns;
+        lane_apply(&scene, &decision);
+    }
+    assert_int_equal(scene.ended + scene.drops, 80);
+}
+
+static void what_runs_is_on_time(void **state)
+{
+    static const enum swn_lane_policy policies[] = {SWN_LANE_TARDY, SWN_LANE_EDF, SWN_LANE_NEXUS, SWN_LANE_SYMPHONY};
+
+    (void)state;
+    for (unsigned k = 0; k < 4; k++)
+        for (unsigned round = 0; round < 20; round++) {
+            overload(policies[k], 1 + round % 3);
+            assert_int_equal(scene.late, 0);
+        }
+}
+
+/* Looking ahead serves more than a policy that takes one batch after the other, and this more than one by one. */
+static void more_are_on_time(void **state)
+{
+    uint32_t on_time[SWN_LANE_POLICIES] = {0};
+
+    (void)state;
+    for (unsigned p = 0; p < SWN_LANE_POLICIES; p++)
+        for (unsigned round = 0; round < 100; round++) {
+            overload(p, 1);
+            on_time[p] += scene.ended - scene.late;
+        }
+    for (unsigned p = 0; p < SWN_LANE_POLICIES; p++)
+        print_message("%s: %u of 8000 on time\n", swn_lane_policy_name(p), on_time[p]);
+    for (unsigned p = 0; p < SWN_LANE_POLICIES; p++)
+        assert_true(on_time[SWN_LANE_TARDY] >= on_time[p]);
+    assert_true(on_time[SWN_LANE_TARDY] > on_time[SWN_LANE_EDF] * 1.05);
+    assert_true(on_time[SWN_LANE_EDF] > on_time[SWN_LANE_NO_BATCH] * 2);
+}
+
+/* Two groups, at 1000. */
+static void plain_scene(uint32_t compute, uint32_t missing)
+{
+    lane_scene_init(&scene, 1, 2, LANE_CPU);
+    for (unsigned g = 0; g < 2; g++)
+        scene.groups[0][g] = (struct swn_lane_group){.compute_ns = compute, .missing_bytes = missing};
+    scene.state.now_ns = 1000;
+}
+
+static void decide(enum swn_lane_policy policy)
+{
+    assert_int_equal(swn_lane_decide(policy, &scene.state, lane_scratch, &decision), 0);
+}
+
+static void edf_by_hand(void **state)
+{
+    (void)state;
+    plain_scene(10, 0);
+    lane_scene_add(&scene, 0, 0, 900, 1045); /* alone 20, two 40, three 60 */
+    lane_scene_add(&scene, 0, 0, 900, 1041);
+    lane_scene_add(&scene, 0, 0, 900, 1090);
+    lane_scene_add(&scene, 0, 0, 900, 1019); /* late even alone */
+    decide(SWN_LANE_EDF);
+    assert_int_equal(decision.dropped_count, 1);
+    assert_int_equal(decision.dropped[0], 3);
+    assert_int_equal(decision.member_count, 2);
+    assert_int_equal(decision.members[0], 1);
+    assert_int_equal(decision.members[1], 0);
+    scene.requests[1].group = 1; /* now both take 10 + 20, and a third 10 more in each group */
+    scene.requests[1].deadline_ns = 1029;
+    decide(SWN_LANE_EDF);
+    assert_int_equal(decision.member_count, 1);
+    assert_int_equal(decision.members[0], 1);
+    assert_int_equal(decision.group, 1);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(fewest_of_all),
+        cmocka_unit_test(what_runs_is_on_time),
+        cmocka_unit_test(more_are_on_time),
+        cmocka_unit_test(edf_by_hand),
+    };
+    return cmocka_run_group_tests(tests, lane_scratch_make, lane_scratch_done);
+}

@@ -1,0 +1,132 @@
+"""add_torch TARGET SHIPPED JOBS KIND...: builds backends for this interpreter's PyTorch into the directory TARGET, unless SHIPPED has them.
+
+A KIND is aten or serve. `swapnetctl add-torch` has checked that TARGET is its user's alone. A backend gets its name when it has been
+loaded beside its PyTorch once, so no half-made one is ever found.
+"""
+import concurrent.futures
+import json
+import os
+import pathlib
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+
+HERE = pathlib.Path(__file__).resolve().parent
+COMMON = ["-O2", "-fPIC", "-fvisibility=hidden", "-w"]
+
+# Loads a backend as libswapnet.so and swapnet-engine do. Nothing is imported from the working directory, which may be anybody's.
+TRIAL = """
+import sys
+sys.path[:] = [p for p in sys.path if p]
+import ctypes, os
+torch, backend, symbol = sys.argv[1:]
+ctypes.CDLL(torch, os.RTLD_NOW | os.RTLD_GLOBAL)
+ctypes.c_int.in_dll(ctypes.CDLL(backend, os.RTLD_NOW | os.RTLD_LOCAL), symbol)
+"""
+
+
+class Refused(Exception):
+    """Why there will be no backend, and what the user can do."""
+
+
+def say(text):
+    print(f"swapnetctl: {text}", file=sys.stderr, flush=True)
+
+
+def run(command):
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
+                          check=False)
+    if done.returncode:
+        lines = done.stdout.splitlines()
+        first = next((i for i, line in enumerate(lines) if "error" in line.lower()), 0)
+        raise Refused("this failed: " + shlex.join(map(str, command)) + "\n" + "\n".join(lines[first:first + 12]))
+
+
+def compiler(variable, names, package):
+    """The command of a compiler: the user's choice in the environment, or the first that is there."""
+    chosen = shlex.split(os.environ.get(variable, ""))
+    found = [shutil.which(name) for name in (chosen[:1] or names)]
+    if not any(found):
+        raise Refused(f"no {' or '.join(chosen[:1] or names)} here; install {package}, or name a compiler in {variable}")
+    return [next(path for path in found if path), *chosen[1:]]
+
+
+def torch_info():
+    asked = subprocess.run([sys.executable, HERE / "torch_info.py"], capture_output=True, text=True, check=False)
+    if asked.returncode:
+        raise Refused(asked.stderr.strip().splitlines()[-1])
+    if not asked.stdout:
+        raise Refused(f"{sys.executable} has no PyTorch; name an interpreter that has one")
+    return dict(line.split("=", 1) for line in asked.stdout.splitlines())
+
+
+class Builder:
+    def __init__(self, info, recipe, work, jobs):
+        self.info, self.work, self.jobs = info, work, jobs
+        self.recipe = recipe
+        self.cc = compiler("CC", ["cc", "gcc", "clang"], "gcc")
+        self.cxx = compiler("CXX", ["c++", "g++", "clang++"], "g++")
+        self.flags = [*COMMON, "-iquote", HERE / "source", "-iquote", HERE / "include", "-DNDEBUG",
+                      f"-D_GLIBCXX_USE_CXX11_ABI={info['CXX11_ABI']}", f"-DSWAPNET_TORCH_MAJOR={info['MAJOR']}",
+                      f"-DSWAPNET_TORCH_MINOR={info['MINOR']}", f'-DSWAPNET_VERSION="{recipe["version"]}"', "-I", HERE / "include"]
+        self.cxx_flags = [f"-std=gnu++{info['STANDARD']}", "-fvisibility-inlines-hidden",
+                          *(word for include in info["INCLUDES"].split(";") for word in ("-isystem", include))]
+
+    def build(self, kind):
+        """Compiles and links; returns the file."""
+        parts = self.recipe[kind]
+        objects = self.work / kind
+        objects.mkdir()
+        header = objects / "all.h"
+        header.write_text("".join(f"#include <{name}>\n" for name in parts["headers"]))
+        # Most of the time goes into PyTorch's headers.
+        run([*self.cxx, *self.flags, *self.cxx_flags, "-x", "c++-header", header, "-o", f"{header}.gch"])
+
+        def compile_one(number, source):
+            to = objects / f"{number}.o"
+            if source.endswith(".c"):
+                run([*self.cc, "-std=gnu11", *self.flags, "-c", HERE / "source" / source, "-o", to])
+            else:
+                run([*self.cxx, *self.flags, *self.cxx_flags, "-include", header, "-c", HERE / "source" / source, "-o", to])
+            return to
+
+        with concurrent.futures.ThreadPoolExecutor(self.jobs) as pool:
+            made = list(pool.map(compile_one, *zip(*enumerate(parts["sources"]))))
+        library = self.work / f"{kind}.so"
+        run([*self.cxx, "-shared", "-o", library, *made, *parts["link"], self.info["C10"], self.info["TORCH_CPU"],
+             *(HERE / archive for archive in parts["archives"])])
+        run([sys.executable, "-c", TRIAL, self.info["TORCH_CPU"], library, parts["symbol"]])
+        return library
+
+
+def main():
+    target, shipped, jobs, *kinds = sys.argv[1:]
+    os.umask(0o077)
+    info = torch_info()
+    strings = "" if info["CXX11_ABI"] == "1" else "-precxx11"
+    names = {kind: f"{kind}-{info['MAJOR']}.{info['MINOR']}{strings}.so" for kind in kinds}
+    wanted = [kind for kind in kinds if not os.path.exists(os.path.join(shipped, names[kind]))]
+    if not wanted:
+        say(f"PyTorch {info['VERSION']} needs nothing: swapnet came with {' and '.join(names.values())}")
+        return
+    recipe = json.loads((HERE / "recipe.json").read_text())
+    with tempfile.TemporaryDirectory(dir=target, prefix=".making-") as work:
+        builder = Builder(info, recipe, pathlib.Path(work), max(1, int(jobs)))
+        for kind in wanted:
+            say(f"building {names[kind]} for PyTorch {info['VERSION']}")
+            os.replace(builder.build(kind), os.path.join(target, names[kind]))
+            say(f"{os.path.join(target, names[kind])} is there")
+
+
+try:
+    main()
+except Refused as why:
+    say(why)
+    sys.exit(1)
+except OSError as error:
+    say(f"cannot build: {error}")
+    sys.exit(1)
+except KeyboardInterrupt:
+    sys.exit(130)
