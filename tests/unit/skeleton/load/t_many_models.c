@@ -1,5 +1,6 @@
 /* Description: of models that are used in any order, the one that is asked has what it needs in memory, and an idle one
- * gives its memory. */
+ * gives its memory. Plans go by the clock of plan_clock.h. */
+/* wraps: swn_now_ns swn_cond_wait_until swn_disk_speed_get swn_engine_op_end */
 #define _GNU_SOURCE
 #include "tests/unit/support/engine_fixture.h"
 
@@ -159,7 +160,7 @@ static void one_that_does_not_fit(void *arg)
     }
     for (unsigned which = 1; which < MODELS; which++)
         CHECK(ask(which, 1).read <= sizes[which] * WEIGHT_BYTES + SLACK);
-    for (unsigned i = 0; i < 40; i++) { /* the next plan may want some passes, as it goes by measured times */
+    for (unsigned i = 0; i < 40; i++) { /* the next plan wants some passes */
         back = ask(0, 1).read;
         if (i >= 7 && back <= planned + planned / 4)
             break;
