@@ -39,12 +39,12 @@ def test_no_package_without_an_expected_backend(tmp_path, monkeypatch):
     (tmp_path / ".deps" / "torch" / "x86_64" / "2.9-precxx11").mkdir(parents=True)
     monkeypatch.setattr(package, "ROOT", tmp_path)
     names = [f"{kind}-{name}.so" for kind in ("aten", "serve") for name in ("1.13", "2.13", "2.9-precxx11")]
-    package.check_backends("x86_64", names, ["aten", "serve"])
+    package.check_backends("x86_64", package.expected("x86_64"), names, ["aten", "serve"])
     for name in names:
         with pytest.raises(SystemExit, match=re.escape(f"package: {name} was not built")):
-            package.check_backends("x86_64", set(names) - {name}, ["aten", "serve"])
+            package.check_backends("x86_64", package.expected("x86_64"), set(names) - {name}, ["aten", "serve"])
     with pytest.raises(SystemExit, match="no PyTorch to build backends for"):
-        package.check_backends("aarch64", [], ["aten"])
+        package.check_backends("aarch64", package.expected("aarch64"), [], ["aten"])
 
 
 def test_names_what_it_needs(wheel):
