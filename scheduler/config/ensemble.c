@@ -282,9 +282,68 @@ static int needs_are_there(const struct swn_ensemble *e, const struct swn_ensemb
 int swn_ensemble_to_judge(const struct swn_ensemble *e, const struct swn_ensemble_progress *p)
 {
     for (unsigned i = 0; i < e->step_count; i++)
-        if (p->steps[i] == SWN_STEP_WAITS && p->verdicts[i] < 0 &&
+        if (p->steps[i] < SWN_STEP_RUNS && p->verdicts[i] < 0 &&
             tensor_is_there(e, p, e->steps[i].condition.tensor) == 1)
             return (int)i;
+    return -1;
+}
+
+/* How likely the step's maker of this tensor runs. */
+static double tensor_probability(const struct swn_ensemble *e, unsigned tensor, const double *probability)
+{
+    return e->maker[tensor] == e->step_count ? 1 : probability[e->maker[tensor]];
+}
+
+void swn_ensemble_expect(const struct swn_ensemble *e, const struct swn_ensemble_progress *p,
+                         double probability[SWN_ENSEMBLE_STEPS])
+{
+    for (unsigned i = 0; i < e->step_count; i++) { /* makers come before users */
+        const struct swn_ensemble_step *step = &e->steps[i];
+        double least = 1;
+
+        for (unsigned k = 0; k < step->input_count; k++)
+            least = fmin(least, tensor_probability(e, step->inputs[k].tensor, probability));
+        if (p->verdicts[i] < 0)
+            least = fmin(least, tensor_probability(e, step->condition.tensor, probability)) * ((double)step->held + 1) /
+                    ((double)step->asked + 2);
+        probability[i] = p->steps[i] > SWN_STEP_DONE || p->verdicts[i] == 0 ? 0
+                         : p->steps[i] >= SWN_STEP_RUNS                     ? 1
+                                                                            : least;
+    }
+}
+
+int swn_ensemble_to_begin_early(const struct swn_ensemble *e, const struct swn_ensemble_progress *p, unsigned *maker)
+{
+    for (unsigned i = 0; i < e->step_count; i++) {
+        const struct swn_ensemble_step *step = &e->steps[i];
+        int is_ready = p->steps[i] == SWN_STEP_WAITS && p->verdicts[i] < 0 && !p->has_failed[i];
+
+        for (unsigned k = 0; is_ready && k < step->input_count; k++)
+            is_ready = tensor_is_there(e, p, step->inputs[k].tensor) == 1;
+        if (!is_ready || e->maker[step->condition.tensor] == e->step_count)
+            continue;
+        *maker = e->maker[step->condition.tensor];
+        if (p->steps[*maker] == SWN_STEP_RUNS || p->steps[*maker] == SWN_STEP_EARLY)
+            return (int)i;
+    }
+    return -1;
+}
+
+int swn_ensemble_to_abort(const struct swn_ensemble *e, struct swn_ensemble_progress *p)
+{
+    for (unsigned i = 0; i < e->step_count; i++) {
+        int is_early = p->steps[i] == SWN_STEP_EARLY;
+
+        if (!is_early && p->steps[i] != SWN_STEP_HELD)
+            continue;
+        if (p->verdicts[i] == 0 || tensor_is_there(e, p, e->steps[i].condition.tensor) < 0) {
+            p->steps[i] = SWN_STEP_SKIPPED;
+            if (is_early)
+                return (int)i;
+        } else if (p->verdicts[i] > 0) {
+            p->steps[i] = is_early ? SWN_STEP_RUNS : SWN_STEP_DONE;
+        }
+    }
     return -1;
 }
 

@@ -83,6 +83,8 @@ int swn_condition_holds(const struct swn_ensemble_condition *c, const struct swn
 /* How far an execution is. */
 enum swn_step_state {
     SWN_STEP_WAITS,
+    SWN_STEP_EARLY, /* runs, and whether it is needed is not known yet (CA-preempt) */
+    SWN_STEP_HELD,  /* has run early, and that is not known yet */
     SWN_STEP_RUNS,
     SWN_STEP_DONE,
     SWN_STEP_SKIPPED,
@@ -92,6 +94,7 @@ enum swn_step_state {
 struct swn_ensemble_progress {
     enum swn_step_state steps[SWN_ENSEMBLE_STEPS];
     signed char verdicts[SWN_ENSEMBLE_STEPS]; /* of the step's condition: 1, 0; -1: not known yet */
+    uint8_t has_failed[SWN_ENSEMBLE_STEPS];   /* it began early and failed: it does not begin early again */
 };
 
 void swn_ensemble_begin(const struct swn_ensemble *e, struct swn_ensemble_progress *p);
@@ -99,6 +102,20 @@ void swn_ensemble_begin(const struct swn_ensemble *e, struct swn_ensemble_progre
 /* After it: only steps run that make wanted tensors, or what these need. */
 void swn_ensemble_want(const struct swn_ensemble *e, struct swn_ensemble_progress *p,
                        const uint8_t wanted[SWN_ENSEMBLE_TENSORS]);
+
+/* How likely it is that each step runs that has not been decided on: by how often conditions have held, and 1/2 where
+ * nothing is known. 1: it runs, has run, or will when others have; 0: it does not. Conditions of one execution count as
+ * if each step had that of the least likely one that it waits for. */
+void swn_ensemble_expect(const struct swn_ensemble *e, const struct swn_ensemble_progress *p,
+                         double probability[SWN_ENSEMBLE_STEPS]);
+
+/* A step that could run at once, but for its condition, whose tensor another step makes now; or -1. The caller makes it
+ * EARLY, and HELD when it has run. *maker: that other step. */
+int swn_ensemble_to_begin_early(const struct swn_ensemble *e, const struct swn_ensemble_progress *p, unsigned *maker);
+
+/* Early steps whose condition holds are like any others. A step that runs early and is not needed, as its condition
+ * does not hold: it is SKIPPED now, and its run is to be ended; or -1. */
+int swn_ensemble_to_abort(const struct swn_ensemble *e, struct swn_ensemble_progress *p);
 
 /* A step whose condition can be judged, as its tensor is there, and has not been; or -1. The caller sets its verdict.
  */

@@ -49,6 +49,7 @@ static const char help[] =
     "      --threads N               that an engine computes with\n"
     "      --library FILE            libswapnet.so (default: beside this program); none: without\n"
     "      --policy NAME             which request runs next: completion (default), exact, tardy, edf, ...\n"
+    "      --cascades NAME           before a step's condition is known: wait, preempt, prefetch (default)\n"
     "      --time-error PERCENT      that predicted times may be too short, where deadlines count (default: 25)\n"
     "      --queue N                 requests at most (default: by --memory, up to 1024)\n"
     "      --body-limit SIZE         of a request (default: half of the buffers)\n"
@@ -79,6 +80,7 @@ enum kind {
     LOAD,
     MODE,
     POLICY,
+    CASCADES,
     SECONDS,
     IGNORED,
 };
@@ -118,6 +120,7 @@ static const struct option table[] = {
     {"threads", NUMBER, AT(serving.threads), 1, 1024},
     {"library", TEXT, AT(library), 0, 0},
     {"policy", POLICY, 0, 0, 0},
+    {"cascades", CASCADES, 0, 0, 0},
     {"time-error", NUMBER, AT(serving.time_error), 0, 900},
     {"queue", NUMBER, AT(serving.queue_most), 1, 65536},
     {"body-limit", SIZE, AT(http.body_most), 1024, INT64_MAX / 2},
@@ -203,6 +206,15 @@ static int take_policy(struct swn_serve_options *o, const char *value)
     return say_wrong("policy", value, names);
 }
 
+static int take_cascades(struct swn_serve_options *o, const char *value)
+{
+    enum swn_task_cascade *to = &o->serving.cascade;
+
+    if (swn_task_cascade_parse(value, to) == 0 && *to != SWN_CASCADE_IGNORE)
+        return 0;
+    return say_wrong("cascades", value, "one of wait preempt prefetch");
+}
+
 static int take_value(struct swn_serve_options *o, const struct option *option, const char *value)
 {
     void *to = (char *)o + option->at;
@@ -239,6 +251,8 @@ static int take_value(struct swn_serve_options *o, const struct option *option, 
         return take_mode(o, value);
     case POLICY:
         return take_policy(o, value);
+    case CASCADES:
+        return take_cascades(o, value);
     default:
         return 0;
     }
@@ -412,6 +426,7 @@ int swn_serve_options_take(struct swn_serve_options *o, int argc, char **argv)
                     .start_ms = 60000,
                     .exit_ms = 30000,
                     .is_strict = 1,
+                    .cascade = SWN_CASCADE_PREFETCH,
                     .time_error = 25},
         .http = {.address = "127.0.0.1",
                  .port = "8000",

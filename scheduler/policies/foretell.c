@@ -7,6 +7,7 @@
 #include "scheduler/policies/curves.h"
 #include "scheduler/policies/policy.h"
 #include "scheduler/policies/scratch.h"
+#include "scheduler/tasks/lookahead.h"
 
 /* Decisions that are foreseen, by how many requests there are: one takes some ten microseconds with 24 of them, and up
  * to 2 ms with 500, and the lane waits meanwhile. */
@@ -102,9 +103,32 @@ static uint32_t add_step(struct swn_lane_step *steps, uint32_t count, uint32_t m
     return count + 1;
 }
 
-uint32_t swn_lane_foretell(enum swn_lane_policy policy, const struct swn_lane_state *state,
-                           const struct swn_lane_decision *decision, struct swn_lane_scratch *scratch,
-                           struct swn_lane_step *steps, uint32_t most)
+/* Behind all that is known to come: the groups of models that may be asked next. What is as likely as not goes to the
+ * place of what nobody has asked for; the rest only where nothing lies. */
+static uint32_t add_expected(const struct swn_lane_state *state, struct swn_lane_step *steps, uint32_t count,
+                             uint32_t most)
+{
+    uint64_t room = state->free_bytes;
+
+    for (uint32_t i = 0; i < state->expected_count; i++) {
+        const struct swn_lane_expected *e = &state->expected[i];
+        const struct swn_lane_model *m = &state->models[e->model];
+        uint32_t groups = swn_task_prefetched(e->probability, m->group_count);
+
+        for (uint32_t g = 0; g < groups; g++) {
+            uint64_t missing = m->groups[g].missing_bytes;
+            if (e->probability < SWN_TASK_LIKELY && missing > room)
+                break;
+            room -= missing < room ? missing : room;
+            count = add_step(steps, count, most, e->model, g);
+        }
+    }
+    return count;
+}
+
+static uint32_t foretell_known(enum swn_lane_policy policy, const struct swn_lane_state *state,
+                               const struct swn_lane_decision *decision, struct swn_lane_scratch *scratch,
+                               struct swn_lane_step *steps, uint32_t most)
 {
     struct swn_lane_decision *d = &scratch->foretelling.decision;
     struct future f;
@@ -133,4 +157,13 @@ uint32_t swn_lane_foretell(enum swn_lane_policy policy, const struct swn_lane_st
         apply(&f, d);
     }
     return count;
+}
+
+uint32_t swn_lane_foretell(enum swn_lane_policy policy, const struct swn_lane_state *state,
+                           const struct swn_lane_decision *decision, struct swn_lane_scratch *scratch,
+                           struct swn_lane_step *steps, uint32_t most)
+{
+    uint32_t count = foretell_known(policy, state, decision, scratch, steps, most);
+
+    return decision->member_count ? add_expected(state, steps, count, most) : 0;
 }

@@ -54,6 +54,17 @@ struct swn_lane_request {
     uint64_t arrived_ns, deadline_ns; /* of the state's clock; deadline 0: none */
     double weight;                    /* of its waiting time; 1 for an ordinary request */
     uint64_t job; /* where several are for one answer, which waits for all of them: the older id that it has; or 0 */
+    /* The request whose result says whether this one is needed, which may run before (CA-preempt); 0: none. It is with
+     * `probability`, 0..1. */
+    uint64_t upstream;
+    double probability;
+};
+
+/* A model that a request may come for, when one that is there has ended: what it needs first is read ahead where
+ * nothing else is (CA-prefetch). */
+struct swn_lane_expected {
+    uint32_t model;
+    double probability;
 };
 
 struct swn_lane_state {
@@ -69,6 +80,9 @@ struct swn_lane_state {
     uint64_t turn_ns;         /* what a decision may cost beside its groups: see short_turn.h; 0: nothing */
     /* Policies tardy, edf and symphony: predicted times may be too short by this part of them, 0.25 say. */
     double time_error;
+    const struct swn_lane_expected *expected; /* the likeliest first */
+    uint32_t expected_count;
+    uint64_t free_bytes; /* of memory_bytes: what nothing lies in; only the expected are read into it */
 };
 
 /* A group that the lane will run, for one request or for several in turn. */

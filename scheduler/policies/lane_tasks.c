@@ -130,6 +130,15 @@ static uint32_t order_passes(const struct swn_lane_view *view, struct swn_lane_t
     return count;
 }
 
+/* The pass whose result says whether another one is needed; one that there is not: it runs in another engine. */
+static uint64_t upstream_of(const struct swn_lane_tasks *t, const struct swn_lane_state *s, uint64_t id)
+{
+    for (uint32_t p = 0; p < SWN_SCHEDULE_PASSES && p < s->request_count; p++)
+        if (s->requests[t->requests[p]].id == id)
+            return p + UINT64_C(1);
+    return UINT64_MAX;
+}
+
 static void make_pass(struct swn_lane_tasks *t, const struct swn_lane_state *s, uint32_t p, uint32_t network,
                       uint32_t copy, uint64_t now_ns)
 {
@@ -137,9 +146,11 @@ static void make_pass(struct swn_lane_tasks *t, const struct swn_lane_state *s, 
     uint64_t age = s->now_ns > r->arrived_ns ? s->now_ns - r->arrived_ns : 0;
 
     t->passes[p] = (struct swn_task_pass){.id = p + UINT64_C(1),
+                                          .upstream = r->upstream ? upstream_of(t, s, r->upstream) : 0,
                                           .arrived_ns = now_ns - at_most(age, NS_MOST),
                                           .weight = swn_lane_weight(r),
-                                          .probability = 1,
+                                          .probability = r->upstream ? r->probability : 1,
+                                          .is_undecided = r->upstream != 0,
                                           .job = t->passes[p].job,
                                           .network = network,
                                           .copy = copy,
@@ -160,6 +171,7 @@ static struct swn_task_state make_state(const struct swn_lane_view *view, struct
                                    .copies = t->copies,
                                    .pass_count = order_passes(view, t, is_shared),
                                    .estimate = 1,
+                                   .cascade = SWN_CASCADE_PREEMPT,
                                    .is_shared = (uint8_t)is_shared};
 
     for (uint32_t p = 0; p < state.pass_count; p++) {

@@ -13,6 +13,10 @@ double swn_lane_weight(const struct swn_lane_request *request)
 
     if (!(w > 0))
         return 1;
+    /* What may not be needed counts by how likely it is. */
+    w *= request->upstream ? request->probability : 1;
+    if (!(w > 0))
+        return 1e-6;
     /* Sums of 500 products with times stay finite, and differences keep their meaning. */
     return w < 1e-6 ? 1e-6 : w > 1e9 ? 1e9 : w;
 }

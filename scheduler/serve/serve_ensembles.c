@@ -167,33 +167,45 @@ static int take_step_outputs(struct swn_ensemble_run *run, const struct swn_ense
 
 static void advance(struct swn_ensemble_run *run, uint64_t now);
 
+/* What the step made is kept, of one that began early until it is known whether it is needed. What failed early is
+ * done again where it is needed. */
+static void take_result(struct swn_ensemble_run *run, unsigned i, struct swn_job *job)
+{
+    enum swn_step_state *state = &run->progress.steps[i];
+
+    run->job->infer->infer_ns += job->infer->infer_ns;
+    if (*state == SWN_STEP_SKIPPED)
+        return;
+    if (*state == SWN_STEP_EARLY && job->error.status != 200) {
+        *state = SWN_STEP_WAITS;
+        run->progress.has_failed[i] = 1;
+        return;
+    }
+    *state = *state == SWN_STEP_EARLY ? SWN_STEP_HELD : SWN_STEP_DONE;
+    run->job->infer->may_differ |= job->infer->may_differ;
+    if (job->error.status != 200)
+        run->job->error = job->error;
+    run->has_failed |= job->error.status != 200 || take_step_outputs(run, &run->ensemble->steps[i], job->infer) != 0;
+}
+
 static void step_is_done(struct swn_job *job)
 {
     struct step_job *ended = (struct step_job *)job;
     struct swn_ensemble_run *run = ended->run;
-    const struct swn_ensemble_step *step = &run->ensemble->steps[ended->step];
     uint64_t now = swn_now_ns();
 
     run->steps[ended->step] = NULL;
     run->running--;
-    run->progress.steps[ended->step] = SWN_STEP_DONE;
-    if (run->job && !run->has_failed) {
-        run->job->infer->infer_ns += job->infer->infer_ns;
-        run->job->infer->may_differ |= job->infer->may_differ;
-        if (job->error.status != 200) {
-            run->job->error = job->error;
-            run->has_failed = 1;
-        } else if (take_step_outputs(run, step, job->infer)) {
-            run->has_failed = 1;
-        }
-    }
+    if (run->job && !run->has_failed)
+        take_result(run, ended->step, job);
     swn_infer_free(run->s->buffer, job->infer);
     free(job->body);
     free(ended);
     advance(run, now);
 }
 
-static int start_step(struct swn_ensemble_run *run, unsigned i, uint64_t now)
+/* maker: of the tensor that says whether the step is needed, where that is not known yet; NULL: it is needed. */
+static int start_step(struct swn_ensemble_run *run, unsigned i, const struct step_job *maker, uint64_t now)
 {
     const struct swn_ensemble_step *step = &run->ensemble->steps[i];
     const struct swn_served *model = swn_models_find(run->s, step->model, step->version);
@@ -229,10 +241,17 @@ static int start_step(struct swn_ensemble_run *run, unsigned i, uint64_t now)
                                .done = step_is_done,
                                .error = {.status = 200},
                                .item = {.job = run->job->item.id}};
+    if (maker) {
+        double probability[SWN_ENSEMBLE_STEPS];
+
+        swn_ensemble_expect(run->ensemble, &run->progress, probability);
+        to->job.item.upstream = maker->job.item.id;
+        to->job.item.probability = probability[i];
+    }
     snprintf(to->job.name, sizeof to->job.name, "%s", step->model);
     run->steps[i] = to;
     run->running++;
-    run->progress.steps[i] = SWN_STEP_RUNS;
+    run->progress.steps[i] = maker ? SWN_STEP_EARLY : SWN_STEP_RUNS;
     swn_requests_admit(run->s, &to->job, now);
     return 0;
 }
@@ -252,6 +271,34 @@ static int judge(struct swn_ensemble_run *run, unsigned i)
     return 0;
 }
 
+/* Steps that run early are as any others, now that their conditions hold, or end. */
+static void settle_early(struct swn_ensemble_run *run)
+{
+    for (int i; (i = swn_ensemble_to_abort(run->ensemble, &run->progress)) >= 0;)
+        if (run->steps[i])
+            swn_requests_drop(run->s, &run->steps[i]->job, 503, SWN_FAILURE_CANCELED, "the step is not needed");
+    for (unsigned i = 0; i < run->ensemble->step_count; i++)
+        if (run->steps[i] && run->progress.steps[i] == SWN_STEP_RUNS)
+            run->steps[i]->job.item.upstream = 0;
+}
+
+/* CA-preempt: 1: a step was begun whose condition is not known. */
+static int begin_early(struct swn_ensemble_run *run, uint64_t now)
+{
+    unsigned maker;
+    int i = run->s->options.cascade == SWN_CASCADE_PREEMPT
+                ? swn_ensemble_to_begin_early(run->ensemble, &run->progress, &maker)
+                : -1;
+
+    if (i < 0 || !run->steps[maker])
+        return 0;
+    if (start_step(run, (unsigned)i, run->steps[maker], now)) {
+        run->progress.has_failed[i] = 1;
+        run->job->error.status = 200;
+    }
+    return 1;
+}
+
 /* Starts what can start. Steps may end while it does: they leave the rest to it. */
 static void advance(struct swn_ensemble_run *run, uint64_t now)
 {
@@ -264,11 +311,12 @@ static void advance(struct swn_ensemble_run *run, uint64_t now)
             run->has_failed |= judge(run, (unsigned)i) != 0;
             continue;
         }
+        settle_early(run);
         i = swn_ensemble_to_start(run->ensemble, &run->progress);
-        if (i < 0)
+        if (i < 0 && !begin_early(run, now))
             break;
         /* The step may have ended already, and the run with it. */
-        if (start_step(run, (unsigned)i, now))
+        if (i >= 0 && start_step(run, (unsigned)i, NULL, now))
             run->has_failed = 1;
     }
     if (run->has_failed)
@@ -319,6 +367,50 @@ void swn_ensembles_drop(struct swn_ensemble_run *run)
     run->is_advancing = 0;
     if (run->running == 0)
         conclude(run, swn_now_ns());
+}
+
+static unsigned note_expected(struct swn_lane_expected *to, unsigned count, unsigned most, uint32_t model,
+                              double probability)
+{
+    unsigned at = 0;
+
+    while (at < count && to[at].model != model)
+        at++;
+    if (at == most)
+        return count;
+    if (at == count)
+        to[count++] = (struct swn_lane_expected){.model = model};
+    if (probability <= to[at].probability)
+        return count;
+    for (; at > 0 && to[at - 1].probability < probability; at--)
+        to[at] = to[at - 1];
+    to[at] = (struct swn_lane_expected){.model = model, .probability = probability};
+    return count;
+}
+
+unsigned swn_ensembles_expect(struct swn_serving *s, unsigned engine, struct swn_lane_expected *to, unsigned most)
+{
+    double probability[SWN_ENSEMBLE_STEPS];
+    unsigned count = 0;
+
+    for (const struct swn_serve_item *item = s->queue.first; item; item = item->next) {
+        const struct swn_ensemble_run *run = ((const struct swn_job *)item)->run;
+
+        if (!run || run->has_failed || item->is_dropped)
+            continue;
+        swn_ensemble_expect(run->ensemble, &run->progress, probability);
+        for (unsigned i = 0; i < run->ensemble->step_count; i++) {
+            const struct swn_ensemble_step *step = &run->ensemble->steps[i];
+            const struct swn_served *m;
+
+            if (run->progress.steps[i] != SWN_STEP_WAITS || probability[i] <= 0)
+                continue;
+            m = swn_models_find(s, step->model, step->version);
+            if (m && m->config && !m->config->ensemble && m->engine == engine && m->state == SWN_MODEL_READY)
+                count = note_expected(to, count, most, m->number, probability[i]);
+        }
+    }
+    return count;
 }
 
 void swn_ensembles_abandon(struct swn_ensemble_run *run)

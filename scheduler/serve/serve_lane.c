@@ -19,6 +19,8 @@ struct swn_serve_lane {
     uint64_t curves[SWN_LANE_REQUESTS][SWN_GROUPS_MOST][SWN_CURVE_MOST]; /* of models whose requests are joined */
     uint32_t numbers[SWN_LANE_REQUESTS];                                 /* of models[] */
     uint32_t count, model_count;
+    struct swn_lane_expected expected[SWN_LANE_EXPECTED];
+    uint32_t expected_count;
     struct swn_lane_step steps[SWN_WIRE_STEPS];
     uint64_t done_ns[SWN_LANE_REQUESTS + 1];
 };
@@ -47,9 +49,19 @@ void swn_serve_lane_free(struct swn_serve_lane *lane)
 
 /* ---- which requests there are to choose from ---- */
 
-static int is_candidate(const struct swn_serve_item *item, unsigned engine)
+/* A request that may not be needed does not begin before the one that says so. */
+static int may_begin(const struct swn_serve_queue *q, const struct swn_serve_item *item)
 {
-    return item->engine == engine && item->state == SWN_SERVE_WAITS && item->is_loaded && !item->is_dropped;
+    const struct swn_serve_item *upstream =
+        item->upstream && !item->is_begun ? swn_serve_queue_find(q, item->upstream) : NULL;
+
+    return !upstream || upstream->is_begun;
+}
+
+static int is_candidate(const struct swn_serve_queue *q, const struct swn_serve_item *item, unsigned engine)
+{
+    return item->engine == engine && item->state == SWN_SERVE_WAITS && item->is_loaded && !item->is_dropped &&
+           may_begin(q, item);
 }
 
 /* A request that may not share the engine: one that is alone, or that began under another division of its model. It is
@@ -66,7 +78,7 @@ static struct swn_serve_item *only_candidate(const struct swn_serve_queue *q, co
     for (struct swn_serve_item *item = q->first; item; item = item->next) {
         if (item->engine == engine->number && item->state == SWN_SERVE_STORES)
             others = 1; /* its outputs are in the engine's memory until it has stored them */
-        if (!is_candidate(item, engine->number))
+        if (!is_candidate(q, item, engine->number))
             continue;
         uint32_t groups = item->groups < SWN_GROUPS_MOST ? item->groups : SWN_GROUPS_MOST;
         if (item->is_begun && groups != model(user, item->model).times->count)
@@ -121,7 +133,20 @@ static void add_request(struct swn_serve_lane *lane, struct swn_serve_item *item
                                                               .arrived_ns = item->arrived_ns,
                                                               .deadline_ns = item->deadline_ns,
                                                               .weight = item->weight,
-                                                              .job = item->job};
+                                                              .job = item->job,
+                                                              .upstream = item->upstream,
+                                                              .probability = item->probability};
+}
+
+/* Models that may be asked for next, behind those of the requests. */
+static void add_expected(struct swn_serve_lane *lane, const struct swn_lane_engine *engine,
+                         struct swn_lane_served (*model)(void *user, uint32_t number), void *user)
+{
+    lane->expected_count = 0;
+    for (uint32_t i = 0; i < engine->expected_count && lane->model_count < SWN_LANE_REQUESTS; i++)
+        lane->expected[lane->expected_count++] =
+            (struct swn_lane_expected){.model = add_model(lane, engine->expected[i].model, engine, model, user),
+                                       .probability = engine->expected[i].probability};
 }
 
 static struct swn_lane_state state_of(const struct swn_serve_lane *lane, const struct swn_lane_engine *engine,
@@ -140,7 +165,10 @@ static struct swn_lane_state state_of(const struct swn_serve_lane *lane, const s
                                    .memory_bytes = engine->memory_bytes,
                                    .batch_most = SWN_LANE_TURNS,
                                    .time_error = lane->time_error,
-                                   .turn_ns = TURN_NS};
+                                   .turn_ns = TURN_NS,
+                                   .expected = lane->expected,
+                                   .expected_count = lane->expected_count,
+                                   .free_bytes = engine->free_bytes};
 }
 
 /* ---- the choice ---- */
@@ -245,10 +273,11 @@ void swn_serve_lane_choose(struct swn_serve_lane *lane, const struct swn_serve_q
         return;
     }
     for (struct swn_serve_item *item = q->first; item && lane->count < SWN_LANE_REQUESTS; item = item->next)
-        if (is_candidate(item, engine->number) && (item->is_begun || !begun_only))
+        if (is_candidate(q, item, engine->number) && (item->is_begun || !begun_only))
             add_request(lane, item, add_model(lane, item->model, engine, model, user));
     if (lane->count == 0)
         return;
+    add_expected(lane, engine, model, user);
     struct swn_lane_state state = state_of(lane, engine, now_ns);
     swn_lane_decide(lane->policy, &state, lane->scratch, &lane->decision);
     take_decision(lane, choice);
@@ -264,7 +293,7 @@ uint64_t swn_serve_lane_wait_ns(struct swn_serve_lane *lane, const struct swn_se
 {
     struct swn_lane_request added = {.arrived_ns = now_ns, .weight = 1};
 
-    lane->count = lane->model_count = 0;
+    lane->count = lane->model_count = lane->expected_count = 0;
     /* What runs counts as if its group began now. One place is left for the model itself. */
     for (struct swn_serve_item *item = q->first; item && lane->count < SWN_LANE_REQUESTS - 1; item = item->next)
         if (item->engine == engine->number && item->state != SWN_SERVE_STORES && !item->is_dropped)

@@ -12,6 +12,8 @@
 
 #define SWN_LANE_TURNS 32 /* requests that take turns at most: each holds its state */
 
+#define SWN_LANE_EXPECTED 8 /* models that may be asked for next, at most */
+
 /* What the lane knows of a model. */
 struct swn_lane_served {
     const struct swn_group_times *times;
@@ -34,6 +36,11 @@ struct swn_lane_engine {
     uint64_t read_total; /* bytes that it has read in all */
     uint32_t last_model; /* that it ran last */
     double disk_bytes_per_ns;
+    /* Models that requests may come for soon, by their numbers, the likeliest first; and how much of memory nothing
+     * lies in. Nothing is expected where `expected_count` is 0. */
+    struct swn_lane_expected expected[SWN_LANE_EXPECTED];
+    uint32_t expected_count;
+    uint64_t free_bytes;
 };
 
 struct swn_lane_choice {

@@ -26,6 +26,8 @@ struct swn_serve_item {
     uint64_t arrived_ns, deadline_ns; /* 0: no deadline */
     double weight;                    /* of its waiting time: scheduler/policies/lane.h */
     uint64_t job;                     /* likewise: the ensemble's request that it is a step of; 0: none */
+    uint64_t upstream;                /* likewise: the request whose result says whether this one is needed; 0: it is */
+    double probability;
     uint32_t model;
     unsigned engine;
     uint32_t group, groups; /* the one to run next; how many there are, 0: not known yet */

@@ -321,6 +321,31 @@ static void run(struct swn_serving *s, const struct swn_lane_choice *choice, uns
     memcpy(s->engines[item->engine].ahead, steps, order.foretold * sizeof *steps);
 }
 
+/* CA-prefetch: what may be asked next of this engine, and what of its memory nothing lies in. */
+static void expect(struct swn_serving *s, unsigned engine, struct swn_lane_engine *lane)
+{
+    struct swn_lane_group groups[SWN_GROUPS_MOST];
+    uint64_t used = 0, activations = 0;
+
+    if (s->options.cascade != SWN_CASCADE_PREFETCH)
+        return;
+    lane->expected_count = swn_ensembles_expect(s, engine, lane->expected, SWN_LANE_EXPECTED);
+    for (size_t i = 0; lane->expected_count && i < s->count; i++) {
+        const struct swn_served *m = s->models[i];
+        uint32_t count = m->engine == engine && m->state == SWN_MODEL_READY && m->times.count
+                             ? swn_group_times_now(&m->times, m->weight_bytes, lane->read_total, groups)
+                             : 0;
+
+        for (uint32_t g = 0; g < count; g++) {
+            used += groups[g].weight_bytes - groups[g].missing_bytes;
+            if (groups[g].activation_bytes != SWN_LANE_NOT_KNOWN && groups[g].activation_bytes > activations)
+                activations = groups[g].activation_bytes;
+        }
+    }
+    used += activations;
+    lane->free_bytes = lane->memory_bytes > used ? lane->memory_bytes - used : 0;
+}
+
 static struct swn_lane_engine lane_engine(const struct swn_serving *s, unsigned engine)
 {
     const struct swn_served_engine *e = &s->engines[engine];
@@ -374,6 +399,7 @@ void swn_requests_run(struct swn_serving *s, unsigned engine, uint64_t now)
         return;
     do {
         struct swn_lane_engine lane = lane_engine(s, engine);
+        expect(s, engine, &lane);
         swn_serve_lane_choose(s->lane, &s->queue, &lane, lane_model, s, now, &choice);
         e->wake_ns = choice.wake_ns;
         drop_hopeless(s, &choice);

@@ -83,6 +83,8 @@ struct swn_serving_options {
     unsigned group_ms, load_ms, start_ms,
         exit_ms; /* time limits: a layer group, a load, an engine's start, the drain */
     enum swn_lane_policy policy;
+    enum swn_task_cascade
+        cascade;         /* what is done for steps whose conditions are not known: WAIT, PREEMPT or PREFETCH */
     unsigned time_error; /* of predicted times, percent */
     int is_explicit;     /* models are loaded when they are asked for */
     int is_strict;       /* ready means that all models are */

@@ -178,6 +178,9 @@ void swn_requests_fail(struct swn_serving *s, struct swn_job *job, enum swn_fail
 void swn_ensembles_begin(struct swn_serving *s, struct swn_job *job, uint64_t now_ns);
 /* It is dropped: it ends when no step of it runs any more. */
 void swn_ensembles_drop(struct swn_ensemble_run *run);
+/* Models of the engine that steps will run whose conditions or inputs are not known yet: how many, at most `most`, the
+ * likeliest first. */
+unsigned swn_ensembles_expect(struct swn_serving *s, unsigned engine, struct swn_lane_expected *to, unsigned most);
 /* Its job is about to be finished without it. */
 void swn_ensembles_abandon(struct swn_ensemble_run *run);
 

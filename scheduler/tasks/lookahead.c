@@ -6,8 +6,7 @@
 
 #include "scheduler/tasks/state.h"
 
-#define WINDOW 4   /* passes that are planned for beside those that run */
-#define LIKELY 0.5 /* from here on more than the first block of a pass is prefetched */
+#define WINDOW 4 /* passes that are planned for beside those that run */
 #define ORDERS 4
 #define STYLES 4
 #define RULES (ORDERS * STYLES)
@@ -174,6 +173,11 @@ static int drop_spare(const struct search *x, const struct swn_task_state *s, st
     return oldest != UINT64_MAX;
 }
 
+uint32_t swn_task_prefetched(double probability, uint32_t layers)
+{
+    return probability < SWN_TASK_LIKELY ? 1 : layers;
+}
+
 /* The next block of the likeliest pass that waits for a result, where nothing else is to be loaded (CA-prefetch). */
 static void prefetch(const struct search *x, const struct swn_task_state *s, struct swn_task_decision *d)
 {
@@ -184,7 +188,7 @@ static void prefetch(const struct search *x, const struct swn_task_state *s, str
             return;
     for (uint32_t p = 0; p < s->pass_count; p++) {
         const struct swn_task_pass *pass = &s->passes[p];
-        uint32_t l = 0, most = pass->probability < LIKELY ? 1 : swn_task_layers(s, pass);
+        uint32_t l = 0, most = swn_task_prefetched(pass->probability, swn_task_layers(s, pass));
 
         if (!pass->is_undecided || pass->probability <= likeliest)
             continue;

@@ -23,6 +23,11 @@
 
 struct swn_task_schedule;
 
+/* From this probability on more than the first block of a pass is prefetched (CA-prefetch). */
+#define SWN_TASK_LIKELY 0.5
+/* Of a pass that is needed with this probability: so many of its first layers are prefetched. */
+uint32_t swn_task_prefetched(double probability, uint32_t layers);
+
 void swn_task_lookahead(const struct swn_task_state *s, enum swn_task_objective objective, uint32_t steps,
                         struct swn_task_decision *decision);
 

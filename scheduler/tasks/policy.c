@@ -36,6 +36,29 @@ int swn_task_policy_parse(const char *name, enum swn_task_policy *out)
     return -EINVAL;
 }
 
+static const char *const cascades[] = {
+    [SWN_CASCADE_IGNORE] = "ignore",
+    [SWN_CASCADE_WAIT] = "wait",
+    [SWN_CASCADE_PREEMPT] = "preempt",
+    [SWN_CASCADE_PREFETCH] = "prefetch",
+};
+#define CASCADES (sizeof cascades / sizeof *cascades)
+
+const char *swn_task_cascade_name(enum swn_task_cascade cascade)
+{
+    return (unsigned)cascade < CASCADES ? cascades[cascade] : "?";
+}
+
+int swn_task_cascade_parse(const char *name, enum swn_task_cascade *out)
+{
+    for (unsigned c = 0; c < CASCADES; c++)
+        if (!strcmp(cascades[c], name)) {
+            *out = c;
+            return 0;
+        }
+    return -EINVAL;
+}
+
 int swn_task_policy_is_bounded(enum swn_task_policy policy)
 {
     return policy == SWN_TASK_LOOKAHEAD;

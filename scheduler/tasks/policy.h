@@ -22,6 +22,11 @@ int swn_task_policy_parse(const char *name, enum swn_task_policy *out);
 /* Do its passes share blocks, and does it keep to the memory that is really free? */
 int swn_task_policy_is_bounded(enum swn_task_policy policy);
 
+/* "ignore", "wait", "preempt", "prefetch"; "?" for anything else. Static. */
+const char *swn_task_cascade_name(enum swn_task_cascade cascade);
+/* 0 and *out; -EINVAL: no such name. */
+int swn_task_cascade_parse(const char *name, enum swn_task_cascade *out);
+
 /* The next step; SWN_TASK_NONE: nothing until a task ends or a job arrives. Only SWN_TASK_LOOKAHEAD looks at the
  * objective. */
 struct swn_task_decision swn_task_decide(enum swn_task_policy policy, enum swn_task_objective objective,

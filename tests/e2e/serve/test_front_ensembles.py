@@ -117,6 +117,88 @@ def test_a_missing_output_of_a_step_is_told(tmp_path):
         assert (status, json.loads(body)["error"]) == (500, "model 'one' has no output 'OUTPUT9'")
 
 
+def aside(repo, condition, **models):
+    """As cascade, but the reader looks at what came, so it can run before it is known whether it is needed."""
+    repository(repo, **({"detector": "groups=3 missing=8", "reader": "groups=3 missing=8"} | models))
+    ensemble(repo, "cascade", ["DETECTED", "READ"], ("detector", {"INPUT0": "IN"}, {"OUTPUT0": "DETECTED"}, ""),
+             ("reader", {"INPUT0": "IN"}, {"OUTPUT0": "READ"}, condition))
+    return repo
+
+
+ABOVE = "condition { tensor: 'DETECTED' max_above: 0.8 }"
+
+
+def runs_of(log, model):
+    """What was foretold with each group that the engine ran of a model, by (request, group)."""
+    lines = [line.split() for line in log.read_text().splitlines() if line.startswith("RUN")]
+    return {(int(words[1]), int(words[2])): words[4:] for words in lines if int(words[3]) == model}
+
+
+def model_numbers(log):
+    """Numbers of the detector and the reader, by what ran: a request for each in turn."""
+    lines = [line.split() for line in log.read_text().splitlines() if line.startswith("RUN")]
+    return int(lines[0][3]), next(int(words[3]) for words in lines if words[3] != lines[0][3])
+
+
+def test_what_may_be_needed_is_read_ahead_as_often_as_it_was(tmp_path):
+    log = tmp_path / "log"
+    with front(aside(tmp_path / "repo", ABOVE), env={"FAKE_LOG": str(log)}) as f:
+        f.ready()
+        assert [f.infer(name, body_of(tensor(HIGH)))[0] for name in ("detector", "reader")] == [200, 200]
+        detector, reader = model_numbers(log)
+        answers = [f.infer("cascade", body_of(tensor(values, "IN"))) for values in (HIGH, LOW, LOW, LOW, HIGH)]
+        assert [outputs(answer).get("READ") for answer in answers] == [HIGH, None, None, None, HIGH]
+    told = [sum(step.startswith(f"{reader}:") for step in steps) for key, steps in runs_of(log, detector).items() if key[1] == 0][1:]
+    assert told[:2] == [3, 3]       # a half, then two thirds
+    assert told[4] < 3              # two sevenths of all
+    assert sum(group == 2 for _, group in runs_of(log, reader)) == 3  # and nothing of it was computed in vain
+
+
+def test_nothing_is_read_ahead_for_what_waits(tmp_path):
+    log = tmp_path / "log"
+    with front(aside(tmp_path / "repo", ABOVE), "--cascades", "wait", env={"FAKE_LOG": str(log)}) as f:
+        f.ready()
+        assert [f.infer(name, body_of(tensor(HIGH)))[0] for name in ("detector", "reader")] == [200, 200]
+        detector, reader = model_numbers(log)
+        assert outputs(f.infer("cascade", body_of(tensor(HIGH, "IN")))) == {"DETECTED": HIGH, "READ": HIGH}
+    assert not any(step.startswith(f"{reader}:") for steps in runs_of(log, detector).values() for step in steps)
+
+
+@pytest.mark.parametrize(("policy", "is_early"), [("completion", True), ("batch", False)])
+def test_a_step_may_run_before_it_is_known_whether_it_is_needed(tmp_path, policy, is_early):
+    """The reader is short, so `completion` has it run between two groups of the detector; `batch` does not get to it."""
+    log = tmp_path / "log"
+    repo = aside(tmp_path / "repo", ABOVE, detector="groups=8 slow_ms=10", reader="groups=3")
+    with front(repo, "--cascades", "preempt", "--policy", policy, env={"FAKE_LOG": str(log)}) as f:
+        f.ready()
+        high, low = (f.infer("cascade", body_of(tensor(values, "IN"))) for values in (HIGH, LOW))
+        assert outputs(high) == {"DETECTED": HIGH, "READ": HIGH}
+        assert (outputs(low), skipped(low)) == ({"DETECTED": LOW}, "reader")
+        wait_for(lambda: f.metric("swapnet_serve_requests") == 0)
+        wait_for(lambda: f.metric("swapnet_serve_buffer_used_bytes") == 0)
+    ran = [tuple(map(int, line.split()[2:4])) for line in log.read_text().splitlines() if line.startswith("RUN")]
+    detector = ran[0][1]
+    early = [sum(number != detector for _, number in ran[start:start + ran[start:].index((7, detector))])
+             for start in (k for k, one in enumerate(ran) if one == (0, detector))]
+    assert early == ([3, 3] if is_early else [0, 0])
+    assert len(ran) == 16 + (6 if is_early else 3)
+
+
+def test_an_early_step_that_fails_is_run_again_where_it_is_needed(tmp_path):
+    repo = aside(tmp_path / "repo", ABOVE, detector="groups=4 slow_ms=10", reader="groups=1 fail=it_broke")
+    with front(repo, "--cascades", "preempt") as f:
+        f.ready()
+        high, low = (f.infer("cascade", body_of(tensor(values, "IN"))) for values in (HIGH, LOW))
+        assert high[0] == 500 and "it_broke" in json.loads(high[2])["error"]
+        assert (outputs(low), skipped(low)) == ({"DETECTED": LOW}, "reader")
+
+
+def test_cascades_that_are_not_known_are_refused(tmp_path):
+    with pytest.raises(AssertionError, match="--cascades 'ignore' is not right: use one of wait preempt prefetch"):
+        with front(cascade(tmp_path, ""), "--cascades", "ignore"):
+            pass
+
+
 def test_deadline_and_disconnect_end_all_steps(tmp_path):
     go = tmp_path / "go"
     with front(cascade(tmp_path / "repo", "", detector=f"wait_for={go}")) as f:

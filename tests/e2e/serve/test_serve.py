@@ -3,6 +3,7 @@ import concurrent.futures
 import json
 import os
 import signal
+import struct
 import subprocess
 import threading
 
@@ -38,15 +39,20 @@ def serving(torch, where, *options, memory="64M"):
                              "--buffers", "16M", *options, memory=memory, env=env)
 
 
-def ask_binary(server, where, name, seed):
-    """The bits of an answer to a request of raw bytes."""
+def ask(server, where, model, name, seed):
+    """The body of a model's answer to a request of raw bytes, which are those of the model `name`."""
     data = (where / f"{name}.{seed}.in").read_bytes()
     head = json.dumps({"inputs": [{"name": "input", "shape": [4, len(data) // 16], "datatype": "FP32",
                                    "parameters": {"binary_data_size": len(data)}}],
                        "parameters": {"binary_data_output": True}}).encode()
-    status, _, body = server.infer(name, head + data, {"Inference-Header-Content-Length": str(len(head))})
+    status, _, body = server.infer(model, head + data, {"Inference-Header-Content-Length": str(len(head))})
     assert status == 200, body[:500]
-    return body[-len((where / f"{name}.{seed}.out").read_bytes()):]
+    return body
+
+
+def ask_binary(server, where, name, seed):
+    """The bits of an answer to a request of raw bytes."""
+    return ask(server, where, name, name, seed)[-len((where / f"{name}.{seed}.out").read_bytes()):]
 
 
 def ask_by(program, least, *args, python=CLIENTS):
@@ -135,6 +141,41 @@ def test_bits_are_those_of_each_model_under_policies_over_tasks(torch113, made, 
         server.ready()
         answers = pool.map(lambda one: ask_binary(server, where, *one), 2 * asked)
         assert list(answers) == [(where / f"{name}.{seed}.out").read_bytes() for name, seed in 2 * asked]
+
+
+def make_cascade(where, threshold):
+    """Model `cascade`: `other`, and `large` on the same input where `other` has a number above the threshold."""
+    for name in ("other", "large"):
+        (where / "cascade" / "models" / name / "1").mkdir(parents=True)
+        os.link(where / "models" / name / "1" / "model.pt", where / "cascade" / "models" / name / "1" / "model.pt")
+    (where / "cascade" / "store").mkdir()
+    (where / "cascade" / "models" / "both" / "1").mkdir(parents=True)
+    def step(name, more=""):
+        return (f"step {{ model_name: '{name}' input_map {{ key: 'input' value: 'input' }} "
+                f"output_map {{ key: 'OUTPUT__0' value: '{name}' }} {more} }}\n")
+    (where / "cascade" / "models" / "both" / "config.pbtxt").write_text(
+        "platform: 'ensemble' input { name: 'input' data_type: TYPE_FP32 dims: [-1, -1] }\n"
+        "output { name: 'other' data_type: TYPE_FP32 dims: [-1, -1] }\noutput { name: 'large' data_type: TYPE_FP32 dims: [-1, -1] }\n"
+        f"ensemble_scheduling {{\n{step('other')}"
+        + step("large", f"condition {{ tensor: 'other' max_above: {threshold!r} }}") + "}\n")
+
+
+def test_cascades_have_the_bits_of_each_model(torch113, made):
+    """Whatever is read or computed before it is known whether it is needed. They have room for two thirds of their weights."""
+    where = made(torch113)
+    answers = {name: [(where / f"{name}.{seed}.out").read_bytes() for seed in range(3)] for name in ("other", "large")}
+    most = [max(struct.unpack(f"<{len(data) // 4}f", data)) for data in answers["other"]]
+    threshold = sorted(most)[1]
+    make_cascade(where, threshold)
+    wanted = [answers["other"][seed] + (answers["large"][seed] if most[seed] > threshold else b"") for seed in range(3)]
+    assert len(set(map(len, wanted))) == 2
+    for cascades in ("preempt", "prefetch"):
+        with serving(torch113, where / "cascade", "--cascades", cascades) as server, \
+                concurrent.futures.ThreadPoolExecutor(2) as pool:
+            server.ready()
+            found = list(pool.map(lambda seed: ask(server, where, "both", "other", seed), 4 * [0, 1, 2]))
+        assert [data[-len(wanted[seed]):] for seed, data in zip(4 * [0, 1, 2], found)] == 4 * wanted
+        assert [b"swapnet_skipped" in data for data in found] == 4 * [most[seed] <= threshold for seed in range(3)]
 
 
 def ask_for_map(server, where, seed, pixels):

@@ -90,6 +90,95 @@ static void test_a_step_that_is_skipped_takes_its_users_with_it(void **state)
     assert_true(swn_ensemble_is_over(e, &p));
 }
 
+#define CHAIN                                                                                                          \
+    ENDS "ensemble_scheduling { step [ " STEP("a", "IN", "A", "") ", " STEP(                                           \
+        "b", "IN", "B", "condition { tensor: 'A' max_above: 0.5 }") ", " STEP("c", "IN", "OUT",                        \
+                                                                              "condition { tensor: 'B' max_above: "    \
+                                                                              "0.5 }") ", " STEP("d", "B", "D",        \
+                                                                                                 "") " ] }"
+
+static void test_a_step_begins_early_while_its_condition_is_made(void **state)
+{
+    const struct swn_ensemble *e = read_config(CHAIN);
+    struct swn_ensemble_progress p;
+    unsigned maker = 9;
+
+    (void)state;
+    swn_ensemble_begin(e, &p);
+    assert_int_equal(swn_ensemble_to_begin_early(e, &p, &maker), -1); /* what says so has not begun */
+    p.steps[0] = SWN_STEP_RUNS;
+    assert_int_equal(swn_ensemble_to_begin_early(e, &p, &maker), 1);
+    assert_int_equal(maker, 0);
+    p.steps[1] = SWN_STEP_EARLY;
+    assert_int_equal(swn_ensemble_to_begin_early(e, &p, &maker), 2);
+    assert_int_equal(maker, 1);
+    p.steps[2] = SWN_STEP_EARLY;
+    assert_int_equal(swn_ensemble_to_begin_early(e, &p, &maker), -1);
+    p.steps[1] = SWN_STEP_HELD;
+    assert_int_equal(swn_ensemble_to_judge(e, &p), -1); /* B is there, and may not count */
+    assert_int_equal(swn_ensemble_to_start(e, &p), -1); /* nor may d have it */
+    p.steps[0] = SWN_STEP_DONE;
+    assert_int_equal(swn_ensemble_to_judge(e, &p), 1);
+    p.verdicts[1] = 1;
+    assert_int_equal(swn_ensemble_to_abort(e, &p), -1);
+    assert_int_equal(p.steps[1], SWN_STEP_DONE);
+    assert_int_equal(swn_ensemble_to_judge(e, &p), 2);
+    p.verdicts[2] = 1;
+    assert_int_equal(swn_ensemble_to_abort(e, &p), -1);
+    assert_int_equal(p.steps[2], SWN_STEP_RUNS);
+    assert_int_equal(swn_ensemble_to_start(e, &p), 3);
+}
+
+static void test_early_steps_that_are_not_needed_are_ended(void **state)
+{
+    const struct swn_ensemble *e = read_config(CHAIN);
+    struct swn_ensemble_progress p;
+    unsigned maker;
+
+    (void)state;
+    for (int has_run = 0; has_run < 2; has_run++) {
+        swn_ensemble_begin(e, &p);
+        p.steps[0] = SWN_STEP_DONE;
+        p.steps[1] = has_run ? SWN_STEP_HELD : SWN_STEP_EARLY;
+        p.steps[2] = SWN_STEP_EARLY;
+        p.verdicts[1] = 0;
+        if (!has_run)
+            assert_int_equal(swn_ensemble_to_abort(e, &p), 1);
+        assert_int_equal(swn_ensemble_to_abort(e, &p), 2); /* what waits for its result is not, either */
+        assert_int_equal(swn_ensemble_to_abort(e, &p), -1);
+        assert_int_equal(swn_ensemble_to_start(e, &p), -1);
+        assert_true(swn_ensemble_is_over(e, &p));
+    }
+    swn_ensemble_begin(e, &p);
+    p.steps[0] = SWN_STEP_RUNS;
+    p.has_failed[1] = 1;
+    assert_int_equal(swn_ensemble_to_begin_early(e, &p, &maker), -1); /* it is done again when it is needed */
+}
+
+static void test_what_may_be_needed_is_known_by_what_was(void **state)
+{
+    struct swn_ensemble *e = (struct swn_ensemble *)(uintptr_t)read_config(CHAIN);
+    struct swn_ensemble_progress p;
+    double probability[SWN_ENSEMBLE_STEPS];
+
+    (void)state;
+    swn_ensemble_begin(e, &p);
+    p.steps[0] = SWN_STEP_RUNS;
+    e->steps[2].asked = 8;
+    e->steps[2].held = 8;
+    swn_ensemble_expect(e, &p, probability);
+    assert_true(probability[0] == 1 && probability[1] == 0.5 && probability[3] == 0.5);
+    assert_true(probability[2] == 0.5 * 0.9); /* of the one that it waits for, and its own */
+    p.steps[0] = SWN_STEP_DONE;
+    p.verdicts[1] = 1;
+    swn_ensemble_expect(e, &p, probability);
+    assert_true(probability[1] == 1 && probability[2] == 0.9 && probability[3] == 1);
+    p.verdicts[1] = 0;
+    p.steps[1] = SWN_STEP_SKIPPED;
+    swn_ensemble_expect(e, &p, probability);
+    assert_true(probability[1] == 0 && probability[2] == 0 && probability[3] == 0);
+}
+
 static void test_a_step_that_nobody_needs_does_not_run(void **state)
 {
     const struct swn_ensemble *e = read_config(ENDS "ensemble_scheduling { step [ " STEP("a", "IN", "A", "") ", " STEP(
@@ -205,6 +294,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(test_steps_run_in_the_order_of_their_tensors, forget),
         cmocka_unit_test_teardown(test_a_step_that_is_skipped_takes_its_users_with_it, forget),
+        cmocka_unit_test_teardown(test_a_step_begins_early_while_its_condition_is_made, forget),
+        cmocka_unit_test_teardown(test_early_steps_that_are_not_needed_are_ended, forget),
+        cmocka_unit_test_teardown(test_what_may_be_needed_is_known_by_what_was, forget),
         cmocka_unit_test_teardown(test_a_step_that_nobody_needs_does_not_run, forget),
         cmocka_unit_test_teardown(test_what_makes_no_sense_is_refused, forget),
         cmocka_unit_test(test_argmax_is_the_first_largest),

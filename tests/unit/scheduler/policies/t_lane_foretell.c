@@ -139,6 +139,39 @@ static void many_models(void **state)
     }
 }
 
+/* What may come is behind all that does: all of it where it is as likely as not, else its first group, if nothing has
+ * to leave for it. */
+static void expected_behind_the_rest(void **state)
+{
+    static const enum swn_lane_policy some[] = {SWN_LANE_COMPLETION, SWN_LANE_LOOKAHEAD, SWN_LANE_BULK};
+    struct swn_lane_expected expected = {.model = 1, .probability = 0.5};
+    uint32_t known, n;
+
+    (void)state;
+    for (unsigned p = 0; p < 3; p++) {
+        lane_scene_init(&scene, 2, 3, LANE_DISK);
+        lane_scene_add(&scene, 0, 1, scene.state.now_ns, 0);
+        assert_int_equal(swn_lane_decide(some[p], &scene.state, lane_scratch, &decision), 0);
+        known = swn_lane_foretell(some[p], &scene.state, &decision, lane_scratch, steps, STEPS);
+        scene.state.expected = &expected;
+        scene.state.expected_count = 1;
+        expected.probability = 0.5;
+        n = swn_lane_foretell(some[p], &scene.state, &decision, lane_scratch, steps, STEPS);
+        assert_int_equal(n, known + 3);
+        for (uint32_t g = 0; g < 3; g++)
+            assert_true(steps[known + g].model == 1 && steps[known + g].group == g);
+        assert_int_equal(swn_lane_foretell(some[p], &scene.state, &decision, lane_scratch, steps, 2), 2);
+        expected.probability = 0.4;
+        scene.state.free_bytes = scene.groups[1][0].missing_bytes - 1;
+        n = swn_lane_foretell(some[p], &scene.state, &decision, lane_scratch, steps, STEPS);
+        assert_int_equal(n, known);
+        scene.state.free_bytes = scene.groups[1][0].missing_bytes;
+        n = swn_lane_foretell(some[p], &scene.state, &decision, lane_scratch, steps, STEPS);
+        assert_int_equal(n, known + 1);
+        assert_true(steps[known].model == 1 && steps[known].group == 0);
+    }
+}
+
 /* Sums that do not fit, and times that are no numbers elsewhere. */
 static void any_numbers(void **state)
 {
@@ -162,7 +195,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(as_it_happens), cmocka_unit_test(bounded),     cmocka_unit_test(nothing_to_come),
-        cmocka_unit_test(many_models),   cmocka_unit_test(any_numbers),
+        cmocka_unit_test(many_models),   cmocka_unit_test(any_numbers), cmocka_unit_test(expected_behind_the_rest),
     };
     return cmocka_run_group_tests(tests, lane_scratch_make, lane_scratch_done);
 }

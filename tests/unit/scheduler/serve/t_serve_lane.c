@@ -324,6 +324,38 @@ static void test_what_runs_behind_a_turn_is_foretold(void **state)
     assert_behind(3, 3, (const uint32_t[]){0, 1, 1, 0, 1, 1});
 }
 
+static void test_one_that_may_not_be_needed_begins_behind_its_upstream(void **state)
+{
+    (void)state;
+    items[0].upstream = items[2].id;
+    items[0].probability = 0.5;
+    assert_chosen(1, 1);
+    items[2].is_begun = items[2].is_dropped = 1;
+    assert_chosen(0, 1);
+    items[2].is_begun = 0;
+    assert_chosen(1, 1);
+    swn_serve_queue_remove(&queue, &items[2]);
+    assert_chosen(0, 1); /* it has ended */
+    swn_serve_queue_add(&queue, &items[2]);
+}
+
+static void test_a_model_that_may_be_asked_for_is_foretold(void **state)
+{
+    const struct swn_lane_engine engine = {.memory_bytes = memory_bytes,
+                                           .last_model = UINT32_MAX,
+                                           .disk_bytes_per_ns = 0.1,
+                                           .expected = {{.model = 1, .probability = 0.9}},
+                                           .expected_count = 1};
+
+    (void)state;
+    for (unsigned i = 1; i < 6; i++)
+        items[i].is_dropped = 1;
+    weigh(1, 1);
+    swn_serve_lane_choose(lane, &queue, &engine, model, NULL, 100 * MS, &choice);
+    assert_int_equal(choice.count, 1);
+    assert_behind(0, 3, (const uint32_t[]){0, 1, 1, 0, 1, 1}); /* though all of the first one is in memory */
+}
+
 static void test_nothing_is_foretold_where_all_is_in_memory(void **state)
 {
     (void)state;
@@ -362,6 +394,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_many_groups_are_one_division, begin, end),
         cmocka_unit_test_setup_teardown(test_a_batch_waits_as_its_model_says, begin, end),
         cmocka_unit_test_setup_teardown(test_what_runs_behind_a_turn_is_foretold, begin, end),
+        cmocka_unit_test_setup_teardown(test_one_that_may_not_be_needed_begins_behind_its_upstream, begin, end),
+        cmocka_unit_test_setup_teardown(test_a_model_that_may_be_asked_for_is_foretold, begin, end),
         cmocka_unit_test_setup_teardown(test_nothing_is_foretold_where_all_is_in_memory, begin, end),
         cmocka_unit_test_setup_teardown(test_one_that_is_alone_is_foretold_to_its_end, begin, end),
     };
