@@ -19,6 +19,8 @@
 #include "skeleton/core/restore.h"
 #include "skeleton/engine/section.h"
 
+#define ADDRESS_BITS 56 /* the most that a process has on x86-64, and more than on AArch64 */
+
 static void widen_bounds(uintptr_t lo, uintptr_t hi)
 {
     if (!swn_mapped_bounds[1] || lo < swn_mapped_bounds[0])
@@ -159,7 +161,7 @@ void swn_mapped_file_end(void *addr, size_t len)
 {
     struct swn_engine *e = &swn_engine_one;
     uintptr_t lo = (uintptr_t)addr, hi = lo + swn_round_up(len, SWN_PAGE);
-    if (!swn_mapped_file_is_at(addr, len))
+    if (lo % SWN_PAGE || hi >> ADDRESS_BITS || !swn_mapped_file_is_at(addr, len)) /* the kernel refuses the former */
         return;
     swn_lock(&e->lock);
     for (struct swn_mapped_file *g; (g = swn_arena_mapped_file_in(e->arena, lo, hi));) {

@@ -1,6 +1,8 @@
 """A model of arrays that numpy maps from files: mapped_by_numpy.py OUT DIR before|after. They are mapped before or after
 the first tensor; one is stored into before it is read, one between two passes, and one through its file. In the end the
-program drops the pages of two, so that they have their files' bytes again."""
+program drops the pages of two, so that they have their files' bytes again. One the program wants to unmap in a way that the
+kernel refuses: it stays."""
+import ctypes
 import mmap
 import sys
 import warnings
@@ -41,8 +43,11 @@ def forward(x):
     return x
 
 
+munmap = ctypes.CDLL(None, use_errno=True).munmap
+munmap.argtypes = ctypes.c_void_p, ctypes.c_size_t
 for turn in range(4):
     record.tensor(f"out{turn}", forward(x))
+    record.value(f"refused{turn}", [munmap(MAPPED[0].ctypes.data + 1, MAPPED[0].nbytes), ctypes.get_errno()])
     MAPPED[2][3, turn] = 1e6 + turn
     shared[4, turn] = 1e6 + turn
 MAPPED[2]._mmap.madvise(mmap.MADV_DONTNEED)
