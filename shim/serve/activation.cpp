@@ -15,7 +15,7 @@ namespace swn
 namespace
 {
 
-uint64_t now_ns()
+uint64_t activation_ns()
 {
     timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
@@ -168,10 +168,10 @@ void Activation::run_group(size_t group, std::vector<uint64_t> *step_ns, StepWat
     for (size_t s = (*groups_)[group].first; s < (*groups_)[group].end; s++) {
         if (meter_.looks())
             meter_.before_step(s);
-        uint64_t began = step_ns ? now_ns() : 0;
+        uint64_t began = step_ns ? activation_ns() : 0;
         run_step(program_.steps[s], watch);
         if (step_ns)
-            (*step_ns)[s] = now_ns() - began;
+            (*step_ns)[s] = activation_ns() - began;
         if (meter_.looks())
             meter_.after_step(s);
     }

@@ -12,11 +12,10 @@
 
 #include "shim/torch/unified.h"
 #include "shim/torch/per_thread.h"
+#include "shim/torch/services.h"
 
 namespace
 {
-
-const swn_runtime_services *host;
 
 // The memory that this thread's operator uses, held as long as it runs.
 struct Lent {
@@ -34,7 +33,7 @@ struct Lent {
     bool capturing = false;
 };
 
-Lent &self()
+Lent &this_thread()
 {
     return swn_per_thread<Lent>::get();
 }
@@ -78,7 +77,7 @@ bool has_streams(c10::Device device)
             stream_of(device);
             return true;
         } catch (const std::exception &) {
-            host->device.refused("this PyTorch does not say which stream of a device it uses");
+            swn_services->device.refused("this PyTorch does not say which stream of a device it uses");
             return false;
         }
     }();
@@ -127,14 +126,9 @@ bool captures(Lent &l, const at::Tensor &tensor)
 
 } // namespace
 
-void swn_devswap_begin_backend(const swn_runtime_services *h)
-{
-    host = h;
-}
-
 uintptr_t swn_devswap_use(const at::Tensor &tensor, bool keeps, const char *operator_name, bool reads, size_t *bytes)
 {
-    Lent &l = self();
+    Lent &l = this_thread();
     swn_held h;
     if (!swn_unified_hold(tensor, &h))
         return 0;
@@ -174,7 +168,7 @@ bool swn_devswap_has_streams(c10::Device device)
 bool swn_devswap_capturing(c10::Device device)
 {
     try {
-        return has_streams(device) && host->device.capturing(stream_of(device)) != 0;
+        return has_streams(device) && swn_services->device.capturing(stream_of(device)) != 0;
     } catch (const std::exception &) {
         return false;
     }
@@ -182,7 +176,7 @@ bool swn_devswap_capturing(c10::Device device)
 
 bool swn_devswap_lend()
 {
-    Lent &l = self();
+    Lent &l = this_thread();
     l.asked = -1;
     if (!l.n)
         return !l.staying.empty();
@@ -191,7 +185,7 @@ bool swn_devswap_lend()
         // This code runs outside the operator's own device guard, and events belong to the current device.
         c10::DeviceGuard guard(l.held[0].device());
         l.stream = stream_of(l.held[0].device());
-        err = host->device.begin(l.memory.data(), l.n, l.stream, l.address.data(), &l.captured);
+        err = swn_services->device.begin(l.memory.data(), l.n, l.stream, l.address.data(), &l.captured);
     } catch (const std::exception &) {
         // Without its stream it is unknown when the device is done with them
     }
@@ -213,21 +207,21 @@ bool swn_devswap_lend()
 
 void swn_devswap_end()
 {
-    Lent &l = self();
+    Lent &l = this_thread();
     for (unsigned i = 0; i < l.n; i++) {
         if (l.opened[i])
             swn_unified_put_back(l.held[i].unsafeGetStorageImpl(), l.owner[i], l.address[i], l.closed[i]);
     }
     if (l.n) {
         c10::DeviceGuard guard(l.held[0].device());
-        host->device.end(l.memory.data(), l.n, l.stream, l.captured);
+        swn_services->device.end(l.memory.data(), l.n, l.stream, l.captured);
     }
     let_all_go(l);
 }
 
 bool swn_devswap_has_lent(const c10::StorageImpl *storage)
 {
-    const Lent &l = self();
+    const Lent &l = this_thread();
     return l.lent && has(l, storage);
 }
 
@@ -253,7 +247,7 @@ static void give_up(const c10::IValue &value)
 
 unsigned swn_devswap_holds(const void *owner)
 {
-    const Lent &l = self();
+    const Lent &l = this_thread();
     auto n = std::count(l.owner.begin(), l.owner.begin() + l.n, owner) +
              std::count(l.staying.begin(), l.staying.end(), owner);
     return static_cast<unsigned>(n);
@@ -261,7 +255,7 @@ unsigned swn_devswap_holds(const void *owner)
 
 void swn_devswap_give_up(c10::ArrayRef<const c10::IValue> inputs)
 {
-    let_all_go(self());
+    let_all_go(this_thread());
     for (const c10::IValue &value : inputs)
         give_up(value);
 }

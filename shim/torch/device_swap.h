@@ -13,9 +13,6 @@
 
 #include "skeleton/abi/abi.h"
 
-// `host` is borrowed for ever.
-void swn_devswap_begin_backend(const swn_runtime_services *host);
-
 // This thread's next operator uses the tensor. The tensor's memory stays in place until swn_devswap_end. Memory that
 // comes and goes is lent to the operator if the operator `reads` it on the device and does not keep the address;
 // otherwise it no longer comes and goes. Returns the host address of bytes that may come and go there, *bytes of them;

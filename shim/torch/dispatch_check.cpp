@@ -26,9 +26,9 @@ constexpr const char *computing = "aten/src/ATen/", *framing = "torch/csrc/";
 // computes.
 constexpr const char *processors[] = {"CPU", "AutogradCPU", "ADInplaceOrView", "AutocastCPU"};
 constexpr const char *cudas[] = {"CUDA", "AutogradCUDA", "ADInplaceOrView", "AutocastCUDA"};
-constexpr const char *others[] = {"PrivateUse1", "AutogradPrivateUse1", "ADInplaceOrView", "AutocastPrivateUse1"};
+constexpr const char *other_keys[] = {"PrivateUse1", "AutogradPrivateUse1", "ADInplaceOrView", "AutocastPrivateUse1"};
 // PyTorch's own kernels for devices that it registers from Python, and those of the tests' device, which has no others.
-constexpr const char *native = "/torch/_native/", *standin = "/tests/fakes/cuda/";
+constexpr const char *native_kernels = "/torch/_native/", *standin = "/tests/fakes/cuda/";
 
 // Operators that call other operators with the weights.
 constexpr const char *parts[][2] = {
@@ -96,7 +96,7 @@ template <size_t N> bool all_pytorchs(const std::string &table, const char *cons
 {
     for (const char *key : keys) {
         std::string line = line_of(table, key);
-        bool for_devices = line.find(native) != std::string::npos || line.find(standin) != std::string::npos;
+        bool for_devices = line.find(native_kernels) != std::string::npos || line.find(standin) != std::string::npos;
         if (!line.empty() && !is_pytorchs(line, key == keys[0]) && (processor || !for_devices))
             return false;
     }
@@ -130,7 +130,7 @@ void swn_kernels::look()
                 computes.find(swn_kernels_source) != std::string::npos ||
                 calls_others(operator_handle->operator_name().name);
     known = all_pytorchs(table, processors, true);
-    known_there = all_pytorchs(table, cudas, false) && all_pytorchs(table, others, false);
+    known_there = all_pytorchs(table, cudas, false) && all_pytorchs(table, other_keys, false);
     was.store(now, std::memory_order_release);
 }
 

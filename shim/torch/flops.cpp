@@ -9,7 +9,7 @@ namespace
 // Larger tensors lie in the arena, or are no parameters of the program.
 constexpr size_t small_bytes = 65536;
 
-void add(swn_flops_op &op, const at::Tensor &tensor)
+void add_tensor(swn_flops_op &op, const at::Tensor &tensor)
 {
     if (!tensor.defined() || op.tensors == SWN_FLOPS_TENSORS || tensor.dim() > SWN_SHAPE_DIMS)
         return;
@@ -111,10 +111,10 @@ uint64_t swn_flops_of(swn_flops_kind kind, const signed char *use, size_t uses, 
         if (weights_only && i && (i >= uses || use[i] != SWN_USE_WEIGHT))
             continue;
         if (inputs[i].isTensor())
-            add(op, inputs[i].toTensor());
+            add_tensor(op, inputs[i].toTensor());
         else if (inputs[i].isTensorList())
             for (const at::Tensor &tensor : inputs[i].toTensorVector())
-                add(op, tensor);
+                add_tensor(op, tensor);
     }
     if (kind == SWN_FLOPS_CONV)
         convolution(op, inputs);

@@ -51,7 +51,7 @@ bool batch_of_weights(const at::Tensor &tensor)
            (swn_plainly_laid_out(tensor) || swn_plainly_laid_out(tensor.transpose(1, 2)));
 }
 
-bool fits(const at::Tensor *bias, const at::Tensor &batch1, const at::Tensor &batch2)
+bool batch_fits(const at::Tensor *bias, const at::Tensor &batch1, const at::Tensor &batch2)
 {
     auto type = batch1.scalar_type();
     if (batch1.dim() != 3 || batch2.dim() != 3 || !swn_simple(batch1, type) || !swn_simple(batch2, type) ||
@@ -69,10 +69,10 @@ bool fits(const at::Tensor *bias, const at::Tensor &batch1, const at::Tensor &ba
 }
 
 // Returns an undefined tensor where the product has to be computed whole.
-at::Tensor in_slices(const at::Tensor *bias, const at::Tensor &batch1, const at::Tensor &batch2, const at::Scalar &beta,
-                     const at::Scalar &alpha)
+at::Tensor batch_in_slices(const at::Tensor *bias, const at::Tensor &batch1, const at::Tensor &batch2,
+                           const at::Scalar &beta, const at::Scalar &alpha)
 {
-    if (!fits(bias, batch1, batch2) || beta.isComplex() || alpha.isComplex())
+    if (!batch_fits(bias, batch1, batch2) || beta.isComplex() || alpha.isComplex())
         return {}; // PyTorch reports the error
     if (batch_of_weights(batch2))
         return swn_compute_in_slices(Batch(bias, batch1, batch2, beta, alpha, false));
@@ -84,13 +84,13 @@ at::Tensor in_slices(const at::Tensor *bias, const at::Tensor &batch1, const at:
 at::Tensor baddbmm_kernel(const at::Tensor &self, const at::Tensor &batch1, const at::Tensor &batch2,
                           const at::Scalar &beta, const at::Scalar &alpha)
 {
-    at::Tensor out = in_slices(&self, batch1, batch2, beta, alpha);
+    at::Tensor out = batch_in_slices(&self, batch1, batch2, beta, alpha);
     return out.defined() ? out : at::cpu::baddbmm(self, batch1, batch2, beta, alpha);
 }
 
 at::Tensor bmm_kernel(const at::Tensor &self, const at::Tensor &mat2)
 {
-    at::Tensor out = in_slices(nullptr, self, mat2, 1, 1);
+    at::Tensor out = batch_in_slices(nullptr, self, mat2, 1, 1);
     return out.defined() ? out : at::cpu::bmm(self, mat2);
 }
 

@@ -125,8 +125,8 @@ bool bias_fits(const at::Tensor &weight, const swn_optional<at::Tensor> &bias)
 
 // Whether PyTorch would take these tensors without adapting or refusing anything. With gradients PyTorch may use
 // another kernel than the trial does.
-bool fits(const at::Tensor &input, const at::Tensor &weight, const swn_optional<at::Tensor> &bias,
-          at::IntArrayRef stride, at::IntArrayRef padding, at::IntArrayRef dilation, int64_t groups)
+bool convolution_fits(const at::Tensor &input, const at::Tensor &weight, const swn_optional<at::Tensor> &bias,
+                      at::IntArrayRef stride, at::IntArrayRef padding, at::IntArrayRef dilation, int64_t groups)
 {
     return !wants_gradient(input, weight, bias) && tensors_fit(input, weight) && channels_fit(input, weight, groups) &&
            windows_fit(input, weight, stride, padding, dilation) && bias_fits(weight, bias);
@@ -141,7 +141,8 @@ at::Tensor convolution_kernel(const at::Tensor &input, const at::Tensor &weight,
                                        groups);
     };
     bool cuttable = !transposed && weight.dim() > 2 && weight.dim() < 6 && weight.has_storage() && input.has_storage();
-    if (!cuttable || !swn_sliceable(weight) || !fits(input, weight, bias, stride, padding, dilation, groups))
+    if (!cuttable || !swn_sliceable(weight) ||
+        !convolution_fits(input, weight, bias, stride, padding, dilation, groups))
         return whole();
     at::Tensor out =
         swn_compute_in_slices(Convolution(input, weight, bias, stride, padding, dilation, output_padding, groups));

@@ -8,11 +8,10 @@
 
 #include "shim/torch/tensor_checks.h"
 #include "shim/torch/slices.h"
+#include "shim/torch/services.h"
 
 namespace
 {
-
-const swn_runtime_services *host;
 
 constexpr uintptr_t page = 4096;
 constexpr size_t most_rows = 1u << 16; // rows that the engine looks up at once
@@ -103,15 +102,14 @@ at::Tensor swn_look_up(const at::Tensor &weight, at::IntArrayRef rows, at::IntAr
     auto count = static_cast<size_t>(weight.size(0));
     // PyTorch also handles row numbers out of range: the numbers may be the program's own tensor, which may change, so
     // a check here would prove nothing.
-    if (!host->tiling.rows_copy(op, static_cast<unsigned>(arg), reinterpret_cast<uintptr_t>(weight.data_ptr()),
-                                weight.nbytes() / count, count, rows.data(), rows.size(), out.data_ptr()))
+    if (!swn_services->tiling.rows_copy(op, static_cast<unsigned>(arg), reinterpret_cast<uintptr_t>(weight.data_ptr()),
+                                        weight.nbytes() / count, count, rows.data(), rows.size(), out.data_ptr()))
         return {};
     return out;
 }
 
-void swn_rows_register(torch::Library &library, const swn_runtime_services *h)
+void swn_rows_register(torch::Library &library)
 {
-    host = h;
     library.impl("index_select", index_select_kernel);
     library.impl("index.Tensor", index_kernel);
     library.impl("gather", gather_kernel);

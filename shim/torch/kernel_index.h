@@ -40,9 +40,8 @@ class swn_numbers
 // to do the look-up, or to report an error.
 at::Tensor swn_look_up(const at::Tensor &weight, at::IntArrayRef rows, at::IntArrayRef sizes);
 
-// Puts these kernels before PyTorch's own at the CPU key. `host` is borrowed for ever.
-void swn_rows_register(torch::Library &library,
-                       const swn_runtime_services *host); // shim/torch/kernel_index.cpp: index_select, index, gather
-void swn_bags_register(torch::Library &library);          // shim/torch/kernel_embedding_bag.cpp: embedding_bag
+// Puts these kernels before PyTorch's own at the CPU key.
+void swn_rows_register(torch::Library &library); // shim/torch/kernel_index.cpp: index_select, index, gather
+void swn_bags_register(torch::Library &library); // shim/torch/kernel_embedding_bag.cpp: embedding_bag
 
 #endif

@@ -116,7 +116,7 @@ struct VectorProduct : swn_sliced {
     }
 };
 
-bool fits(const at::Tensor *bias, const at::Tensor &mat1, const at::Tensor &mat2)
+bool product_fits(const at::Tensor *bias, const at::Tensor &mat1, const at::Tensor &mat2)
 {
     auto type = mat2.scalar_type();
     if (!swn_simple(mat1, type) || !swn_simple(mat2, type) || mat1.dim() != 2 || mat2.dim() != 2 ||
@@ -132,10 +132,10 @@ bool fits(const at::Tensor *bias, const at::Tensor &mat1, const at::Tensor &mat2
 }
 
 // Returns an undefined tensor where the product has to be computed whole.
-at::Tensor in_slices(const at::Tensor *bias, const at::Tensor &mat1, const at::Tensor &mat2, const at::Scalar &beta,
-                     const at::Scalar &alpha, Then then = NOTHING)
+at::Tensor product_in_slices(const at::Tensor *bias, const at::Tensor &mat1, const at::Tensor &mat2,
+                             const at::Scalar &beta, const at::Scalar &alpha, Then then = NOTHING)
 {
-    if (!fits(bias, mat1, mat2) || beta.isComplex() || alpha.isComplex())
+    if (!product_fits(bias, mat1, mat2) || beta.isComplex() || alpha.isComplex())
         return {}; // PyTorch reports the error
     if (swn_sliceable(mat2) && mat2.stride(0) == 1 && mat2.stride(1) == mat2.size(0))
         return swn_compute_in_slices(Product(bias, mat1, mat2, beta, alpha, false, then));
@@ -165,20 +165,20 @@ at::Tensor vector_in_slices(const at::Tensor *bias, const at::Tensor &mat, const
 at::Tensor addmm_kernel(const at::Tensor &self, const at::Tensor &mat1, const at::Tensor &mat2, const at::Scalar &beta,
                         const at::Scalar &alpha)
 {
-    at::Tensor out = in_slices(&self, mat1, mat2, beta, alpha);
+    at::Tensor out = product_in_slices(&self, mat1, mat2, beta, alpha);
     return out.defined() ? out : at::cpu::addmm(self, mat1, mat2, beta, alpha);
 }
 
 at::Tensor addmm_activation_kernel(const at::Tensor &self, const at::Tensor &mat1, const at::Tensor &mat2,
                                    const at::Scalar &beta, const at::Scalar &alpha, bool use_gelu)
 {
-    at::Tensor out = in_slices(&self, mat1, mat2, beta, alpha, use_gelu ? GELU : RELU);
+    at::Tensor out = product_in_slices(&self, mat1, mat2, beta, alpha, use_gelu ? GELU : RELU);
     return out.defined() ? out : at::cpu::_addmm_activation(self, mat1, mat2, beta, alpha, use_gelu);
 }
 
 at::Tensor mm_kernel(const at::Tensor &self, const at::Tensor &mat2)
 {
-    at::Tensor out = in_slices(nullptr, self, mat2, 1, 1);
+    at::Tensor out = product_in_slices(nullptr, self, mat2, 1, 1);
     return out.defined() ? out : at::cpu::mm(self, mat2);
 }
 

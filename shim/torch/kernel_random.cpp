@@ -14,11 +14,10 @@
 #include "shim/torch/compat.h"
 #include "shim/torch/tensor_checks.h"
 #include "shim/torch/slices.h"
+#include "shim/torch/services.h"
 
 namespace
 {
-
-const swn_runtime_services *host;
 
 using Generator = swn_optional<at::Generator>;
 using Fill = at::Tensor &(*)(at::Tensor &, double, double, Generator);
@@ -85,7 +84,7 @@ struct Filling {
     ~Filling()
     {
         if (fill)
-            host->tiling.fill_end(fill, made);
+            swn_services->tiling.fill_end(fill, made);
     }
 };
 
@@ -99,8 +98,9 @@ at::Tensor &fill_in_pieces(Fill fill, at::Tensor &self, double a, double b, cons
     if (arg < 0)
         return fill(self, a, b, generator);
     size_t most = 0;
-    Filling filling{proven(fill, type) ? host->tiling.fill_begin(swn_current_op(), static_cast<unsigned>(arg), &most)
-                                       : nullptr};
+    Filling filling{proven(fill, type)
+                        ? swn_services->tiling.fill_begin(swn_current_op(), static_cast<unsigned>(arg), &most)
+                        : nullptr};
     if (!filling.fill) {
         swn_make_afresh(self, [&](at::Tensor &to) { fill(to, a, b, generator); });
         return self;
@@ -108,7 +108,7 @@ at::Tensor &fill_in_pieces(Fill fill, at::Tensor &self, double a, double b, cons
     int64_t size = static_cast<int64_t>(self.itemsize());
     for (int64_t at = 0, count; at < self.numel(); at += count) {
         count = next_piece(self.numel() - at, static_cast<int64_t>(most) / size);
-        void *bytes = host->tiling.fill_next(filling.fill, static_cast<size_t>(count * size));
+        void *bytes = swn_services->tiling.fill_next(filling.fill, static_cast<size_t>(count * size));
         at::Tensor piece = at::from_blob(bytes, {count}, at::dtype(type));
         fill(piece, a, b, generator);
     }
@@ -128,9 +128,8 @@ at::Tensor &uniform_kernel(at::Tensor &self, double from, double to, Generator g
 
 } // namespace
 
-void swn_fills_register(torch::Library &library, const swn_runtime_services *h)
+void swn_fills_register(torch::Library &library)
 {
-    host = h;
     library.impl("normal_", normal_kernel);
     library.impl("uniform_", uniform_kernel);
 }

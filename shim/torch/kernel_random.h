@@ -18,7 +18,7 @@ void swn_announce(const at::Tensor &self);
 // `make` throws.
 void swn_make_afresh(at::Tensor &self, const std::function<void(at::Tensor &)> &make);
 
-// Puts normal_ and uniform_ in front of PyTorch's own at the CPU key. `host` is borrowed for ever.
-void swn_fills_register(torch::Library &library, const swn_runtime_services *host);
+// Puts normal_ and uniform_ in front of PyTorch's own at the CPU key.
+void swn_fills_register(torch::Library &library);
 
 #endif

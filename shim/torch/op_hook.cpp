@@ -38,15 +38,17 @@
 #include "shim/torch/result_watch.h"
 #include "shim/torch/fp_control.h"
 #include "skeleton/abi/abi.h"
+#include "shim/torch/services.h"
 #include "shim/torch/compat.h"
 #include "shim/torch/per_thread.h"
 #include "shim/torch/catch_all.h"
 
+const swn_runtime_services *swn_services;
+
 namespace
 {
 
-const swn_runtime_services *host;
-swn_runtime_services host_copy;
+swn_runtime_services given; // a copy of the library's
 
 struct Operator {
     std::string name;
@@ -152,7 +154,7 @@ Operator *describe(const at::RecordFunction &fn)
     op->announced_by_kernel = op->whole_copy || op->name == "aten::normal_" || op->name == "aten::uniform_";
     op->fills = op->name == "aten::zero_" || op->name == "aten::normal_" || op->name == "aten::uniform_" ||
                 (op->name == "aten::fill_" && name->overload_name == "Scalar");
-    if (host->device.type)
+    if (swn_services->device.type)
         op->kernels.look_at(*handle);
     op->flops = swn_flops_kind_find(op->name.c_str());
     const auto &args = handle->schema().arguments();
@@ -231,8 +233,8 @@ constexpr size_t untracked_least = 65536; // smaller tensors are not the engine'
 // Whether the storage may lie in a file that PyTorch mapped.
 bool mapped(uintptr_t data, size_t bytes)
 {
-    return data < __atomic_load_n(&host->mapped[1], __ATOMIC_ACQUIRE) &&
-           data + bytes > __atomic_load_n(&host->mapped[0], __ATOMIC_ACQUIRE);
+    return data < __atomic_load_n(&swn_services->mapped[1], __ATOMIC_ACQUIRE) &&
+           data + bytes > __atomic_load_n(&swn_services->mapped[0], __ATOMIC_ACQUIRE);
 }
 
 // Adds host bytes that a device tensor shares, and the device reads in place.
@@ -282,7 +284,7 @@ void add(Thread &t, const at::Tensor &tensor, swn_use use)
     bool nested = tensor.is_nested();
     size_t bytes = nested ? 0 : extent(tensor),
            first = static_cast<size_t>(tensor.storage_offset()) * tensor.itemsize();
-    if (data >= host->lo && data < host->hi) {
+    if (data >= swn_services->lo && data < swn_services->hi) {
         arg.mapped = 0;
         arg.data = data;
         arg.bytes = storage->nbytes();
@@ -327,7 +329,7 @@ void add_value(Thread &t, const c10::IValue &value, swn_use use)
     }
 }
 
-void detach(const c10::IValue &value, bool keep)
+void detach_value(const c10::IValue &value, bool keep)
 {
     if (value.isTensor()) {
         swn_unified_detach(value.toTensor(), keep);
@@ -337,7 +339,7 @@ void detach(const c10::IValue &value, bool keep)
     } else if (value.isList()) {
         const c10::List<c10::IValue> list = value.toList();
         for (size_t i = 0; i < list.size(); i++)
-            detach(list.get(i), keep);
+            detach_value(list.get(i), keep);
     }
 }
 
@@ -347,7 +349,7 @@ void announce(Thread &t)
     t.op.small_before = t.small;
     t.flops = 0;
     t.small = {};
-    host->op_begin(&t.op);
+    swn_services->op_begin(&t.op);
     t.open = true;
 }
 
@@ -430,13 +432,14 @@ bool waits(const Operator &op, const Thread &t, Inputs inputs)
 // the program sees the address.
 bool keeps(Operator &op)
 {
-    return host->device.type && (!op.lets_go || python_may_run() || !ours_registered || !op.kernels.own_are_pytorchs());
+    return swn_services->device.type &&
+           (!op.lets_go || python_may_run() || !ours_registered || !op.kernels.own_are_pytorchs());
 }
 
 // Whether swapnet's kernel will do the operator without reading; if it cannot, it does a copy_.
 bool reads_nothing(const Thread &t, const Operator &op, Inputs inputs)
 {
-    return host->device.type && !t.keeps &&
+    return swn_services->device.type && !t.keeps &&
            ((op.to_copy && swn_unified_takes(inputs)) || (op.whole_copy && swn_unified_replaces(inputs)));
 }
 
@@ -463,17 +466,18 @@ void add_inputs(Thread &t, const Operator &op, Inputs inputs, bool shared)
         if (i == 0 && all)
             use = SWN_USE_OVERWRITE;
         if (shared && (use >= SWN_USE_WRITE || op.schema_unreliable))
-            detach(inputs[i], true);
+            detach_value(inputs[i], true);
         add_value(t, inputs[i], use);
     }
 }
 
 void count_flops(Thread &t, const Operator &op, Inputs inputs)
 {
-    t.op.flops = host->count_flops && op.flops ? swn_flops_of(op.flops, op.use.data(), op.use.size(), inputs) : 0;
+    t.op.flops =
+        swn_services->count_flops && op.flops ? swn_flops_of(op.flops, op.use.data(), op.use.size(), inputs) : 0;
     t.op.small = {};
-    if (host->count_flops)
-        swn_small_add(t.op.small, op.flops, op.use.data(), op.use.size(), inputs, host->lo, host->hi);
+    if (swn_services->count_flops)
+        swn_small_add(t.op.small, op.flops, op.use.data(), op.use.size(), inputs, swn_services->lo, swn_services->hi);
 }
 
 // For an operator that is not announced, because it uses no tensor of interest: the next announced one reports its
@@ -510,7 +514,7 @@ void begin(Thread &t, Operator &op, const at::RecordFunction &fn)
 void detach_all(const at::RecordFunction &fn)
 {
     for (const c10::IValue &value : fn.inputs())
-        detach(value, true);
+        detach_value(value, true);
 }
 
 // Code that bypasses PyTorch's operators, or that need not follow their schemas, is about to run. Not needed where
@@ -601,7 +605,7 @@ void on_end(const at::RecordFunction &fn, at::ObserverContext *passed_by)
     if (!t.open)
         return;
     t.open = false;
-    host->op_end(&t.op);
+    swn_services->op_end(&t.op);
 }
 
 // No thread may hold these locks when the process forks. The engine is never called under them.
@@ -628,8 +632,8 @@ const char *attach(const swn_runtime_services *h)
         "TORCH_VERSION=" + std::to_string(TORCH_VERSION_MAJOR) + "." + std::to_string(TORCH_VERSION_MINOR) + ".";
     if (at::show_config().find(built) == std::string::npos)
         return "this PyTorch is not the version that the installed torch backend was built for";
-    host_copy = *h;
-    host = &host_copy;
+    given = *h;
+    swn_services = &given;
     (void)swn_library_threads(); // look-ups: later, the thread that computes may be one that a constructor waits for
     pthread_atfork(before_fork, after_fork, after_fork);
     return nullptr;
@@ -644,13 +648,12 @@ void register_kernels()
     // PyTorch warns of kernels that replace its own; these call its own.
     swn_silent silent;
     swn_warning_guard guard(&silent);
-    swn_slices_begin(host);
     swn_products_register(*kernels);
     swn_batches_register(*kernels);
     swn_convs_register(*kernels);
-    swn_rows_register(*kernels, host);
+    swn_rows_register(*kernels);
     swn_bags_register(*kernels);
-    swn_fills_register(*kernels, host);
+    swn_fills_register(*kernels);
 }
 
 at::CallbackHandle hook;
@@ -691,8 +694,7 @@ const char *enable_device()
     try {
         swn_silent silent; // as above
         swn_warning_guard guard(&silent);
-        swn_devswap_begin_backend(host);
-        swn_unified_register(host);
+        swn_unified_register();
     }
     SWN_CATCH_ALL
     {
@@ -730,7 +732,7 @@ void swn_announce(const at::Tensor &self)
 void swn_make_afresh(at::Tensor &self, const std::function<void(at::Tensor &)> &make)
 {
     swn_op *op = swn_current_op();
-    void *at = op && op->asks ? host->afresh_begin(op, 0) : nullptr;
+    void *at = op && op->asks ? swn_services->afresh_begin(op, 0) : nullptr;
     if (!at) {
         make(self);
         return;
@@ -739,10 +741,10 @@ void swn_make_afresh(at::Tensor &self, const std::function<void(at::Tensor &)> &
         at::Tensor to = at::from_blob(at, self.sizes(), self.strides(), at::dtype(self.scalar_type()));
         make(to);
     } catch (...) { // a thread that ends included
-        host->afresh_end(op, 0, 0);
+        swn_services->afresh_end(op, 0, 0);
         throw;
     }
-    host->afresh_end(op, 0, 1);
+    swn_services->afresh_end(op, 0, 1);
 }
 
 void swn_copy_outermost(at::Tensor &to, const at::Tensor &from)

@@ -5,11 +5,11 @@
 
 #include "shim/torch/device_swap.h"
 #include "shim/torch/unified.h"
+#include "shim/torch/services.h"
 
 namespace swn_owners
 {
 
-const swn_runtime_services *host;
 c10::DeviceType device_type;
 c10::DispatchKey device_key;
 std::mutex &lock = *new std::mutex;
@@ -82,7 +82,7 @@ static void close_memory(Owner *o, swn_device_memory *memory)
 {
     if (!o->swaps && !forked) // the engine must not wait for a graph that this thread captures
         swn_devswap_capturing({device_type, static_cast<c10::DeviceIndex>(o->index)});
-    int err = host->device.close(memory, &closed, o);
+    int err = swn_services->device.close(memory, &closed, o);
     if (err <= 0)
         closed(o, err);
 }

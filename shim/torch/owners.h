@@ -19,7 +19,6 @@
 namespace swn_owners
 {
 
-extern const swn_runtime_services *host;
 extern c10::DeviceType device_type;
 extern c10::DispatchKey device_key;
 

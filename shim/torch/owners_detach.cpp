@@ -12,6 +12,7 @@
 #include "shim/torch/compat.h"
 #include "shim/torch/device_swap.h"
 #include "shim/torch/unified.h"
+#include "shim/torch/services.h"
 
 using namespace swn_owners;
 
@@ -31,7 +32,7 @@ class Aside
     {
         if (!aside)
             return;
-        host->device.aside(1);
+        swn_services->device.aside(1);
         graph = impl.exchangeStream(impl.getStreamFromGlobalPool(device));
         // PyTorch hands out its streams in turns, and the graph's stream is one of them.
         for (int i = 0; i < streams && swn_devswap_capturing(device); i++)
@@ -42,7 +43,7 @@ class Aside
         if (!aside)
             return;
         impl.exchangeStream(*graph);
-        host->device.aside(0);
+        swn_services->device.aside(0);
     }
     // The graph's stream uses the memory that was allocated meanwhile.
     void use(const at::DataPtr &data) const
@@ -74,7 +75,7 @@ at::DataPtr own_memory(c10::Device device, size_t bytes, const Owner *o, bool ke
     Aside aside(device);
     at::Tensor fresh = at::empty({static_cast<int64_t>(bytes)}, options.device(device));
     if (keep) {
-        host->device.moved(0, bytes);
+        swn_services->device.moved(0, bytes);
         at::native::copy_(fresh, at::from_blob(o->data.get(), {static_cast<int64_t>(bytes)}, options), false);
     }
     aside.use(data_of(storage_of(fresh)));
@@ -124,7 +125,7 @@ void wait_for_arrivals(const Owner *o, const char *what)
     if (comes_true(guard, [o] { return !o->arriving; }))
         return;
     guard.unlock();
-    host->device.lost(what, "another thread does not come to an end with moving it to the device");
+    swn_services->device.lost(what, "another thread does not come to an end with moving it to the device");
 }
 
 // Waits until no operator of another thread uses the owner on a device, and launched work is done, as a synchronisation
@@ -140,13 +141,13 @@ void wait_for_others(const Owner *o, const char *what)
         // Another capture may be on another stream of this thread, or wait for this thread; it then continues in the
         // end.
         guard.unlock();
-        captures |= i >= capture_ends && host->device.held_up();
+        captures |= i >= capture_ends && swn_services->device.held_up();
         guard.lock();
     }
     const char *who = used() ? "an operator of another thread does not come to an end that uses it on the device"
                              : "the device does not come to an end with what was launched";
     guard.unlock();
-    host->device.lost(what, who);
+    swn_services->device.lost(what, who);
 }
 
 enum class Taken { yes, no, uncaptured };
@@ -163,7 +164,7 @@ Taken take_over(c10::StorageImpl *storage, Owner *o) // which is held
         return Taken::no;
     if (sharing(storage) != o)
         return Taken::yes; // another thread has just taken it over
-    void *at = o->swaps ? host->device.stays(o->memory) : o->address;
+    void *at = o->swaps ? swn_services->device.stays(o->memory) : o->address;
     if (!at) { // the memory could not be brought in for the graph
         o->captured = false;
         return Taken::uncaptured;
@@ -219,7 +220,7 @@ void swn_owners::detach(c10::StorageImpl *storage, bool keep, const char *what)
         return; // its own memory, or a buffer, which only the device has
     Taken taken = captured(o.get()) ? take_over(storage, o.get()) : Taken::uncaptured;
     if (taken == Taken::no)
-        host->device.lost(what, "a CUDA graph has its address");
+        swn_services->device.lost(what, "a CUDA graph has its address");
     if (taken == Taken::yes)
         return;
     std::lock_guard<std::recursive_mutex> serial(moving);
@@ -232,13 +233,13 @@ void swn_owners::detach(c10::StorageImpl *storage, bool keep, const char *what)
              c10::DispatchKey::FuncTorchDynamicLayerFrontMode, c10::DispatchKey::FuncTorchDynamicLayerBackMode}));
         c10::DeviceGuard guard(device);
         if (o->swaps)
-            host->device.kept(storage->nbytes(), nullptr);
+            swn_services->device.kept(storage->nbytes(), nullptr);
         at::DataPtr data = own_memory(device, storage->nbytes(), o.get(), keep);
         exchange(storage, data);
     } catch (const c10::Error &e) {
-        host->device.lost(what, e.what_without_backtrace());
+        swn_services->device.lost(what, e.what_without_backtrace());
     } catch (const std::exception &e) {
-        host->device.lost(what, e.what());
+        swn_services->device.lost(what, e.what());
     }
 }
 
@@ -251,7 +252,7 @@ void swn_unified_give_up()
 {
     if (given_up.exchange(true))
         return;
-    host->device.given_up();
+    swn_services->device.given_up();
     std::vector<c10::Storage> all;
     {
         std::lock_guard<std::mutex> guard(lock);
@@ -284,7 +285,7 @@ void swn_unified_capture(c10::StorageImpl *storage)
         pins = o->captured && o->streams;
     }
     if (pins) {
-        int err = host->device.pin(o->memory, reinterpret_cast<uintptr_t>(o->data.get()), o->bytes);
+        int err = swn_services->device.pin(o->memory, reinterpret_cast<uintptr_t>(o->data.get()), o->bytes);
         std::lock_guard<std::mutex> guard(lock);
         o->captured = !err;
         o->streams = err != 0;
@@ -296,6 +297,6 @@ void swn_unified_capture(c10::StorageImpl *storage)
 void swn_unified_keep(c10::StorageImpl *storage, const char *operator_name)
 {
     if (operator_name)
-        host->device.kept(0, operator_name);
+        swn_services->device.kept(0, operator_name);
     detach(storage, true, unlent);
 }

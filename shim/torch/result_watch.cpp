@@ -26,7 +26,7 @@ unsigned &depth()
     return records;
 }
 
-// What on_end needs of an operator whose results count.
+// What result_end needs of an operator whose results count.
 struct Watched : at::ObserverContext {
     std::string name;
     bool counted = false;            // in `depth`; the program's own are not, so that their calls are seen
@@ -132,7 +132,7 @@ std::unique_ptr<Watched> watched(const at::RecordFunction &fn)
     return w;
 }
 
-std::unique_ptr<at::ObserverContext> on_start(const at::RecordFunction &fn)
+std::unique_ptr<at::ObserverContext> result_start(const at::RecordFunction &fn)
 {
     if (depth()) {
         depth()++;
@@ -150,7 +150,7 @@ std::unique_ptr<at::ObserverContext> on_start(const at::RecordFunction &fn)
     return w;
 }
 
-void on_end(const at::RecordFunction &fn, at::ObserverContext *context)
+void result_end(const at::RecordFunction &fn, at::ObserverContext *context)
 {
     auto *w = static_cast<Watched *>(context);
     if (depth() > (w && w->counted)) {
@@ -178,7 +178,7 @@ const char *swn_watch_begin(void (*result)(const char *op, const swn_result *res
 {
     tell = result;
     try {
-        at::addGlobalCallback(at::RecordFunctionCallback(&on_start, &on_end)
+        at::addGlobalCallback(at::RecordFunctionCallback(&result_start, &result_end)
                                   .needsInputs(true)
                                   .needsOutputs(true)
                                   .scopes({at::RecordScope::FUNCTION}));

@@ -9,17 +9,16 @@
 #include "shim/torch/dispatch_check.h"
 #include "shim/torch/tensor_checks.h"
 #include "shim/torch/trials.h"
+#include "shim/torch/services.h"
 
 namespace
 {
-
-const swn_runtime_services *host;
 
 constexpr size_t least_slice = 1u << 20;  // of slices that this file cuts
 constexpr size_t least_part = 256u << 10; // of one operator's share: smaller ones are read at the weight's own address
 
 // The argument of the running operator that has the weight's storage; -1: none.
-int argument_of(const swn_op *op, const at::Tensor &weight)
+int weight_argument(const swn_op *op, const at::Tensor &weight)
 {
     auto data = reinterpret_cast<uintptr_t>(weight.storage().data_ptr().get());
     for (unsigned i = 0; i < op->n; i++) {
@@ -36,7 +35,7 @@ bool swn_sliceable(const at::Tensor &weight)
 {
     auto type = weight.scalar_type();
     return weight.has_storage() && weight.nbytes() >= least_part && swn_simple(weight, type) && swn_computed(type) &&
-           weight.storage().nbytes() >= host->tiling.slices_least();
+           weight.storage().nbytes() >= swn_services->tiling.slices_least();
 }
 
 bool swn_computed(at::ScalarType type)
@@ -84,11 +83,11 @@ swn_partition_points even_cuts(size_t storage_bytes, size_t bytes)
 // already be cut into longer ones.
 bool lengthened(swn_op *op, unsigned arg, const swn_sliced &what, uint64_t shape)
 {
-    size_t all = what.weight.storage().nbytes(), next = host->tiling.slices_refused(op, arg, shape, 0, 0);
+    size_t all = what.weight.storage().nbytes(), next = swn_services->tiling.slices_refused(op, arg, shape, 0, 0);
     bool right = false;
     while (next) {
         right = swn_same_in_slices(what, even_cuts(all, next));
-        next = host->tiling.slices_refused(op, arg, shape, next, right);
+        next = swn_services->tiling.slices_refused(op, arg, shape, next, right);
     }
     return right;
 }
@@ -108,7 +107,9 @@ int64_t summed_block(const swn_sliced &what)
 // throw PyTorch's errors.
 bool rows_to_offer(swn_op *op, unsigned arg, const swn_sliced &what, uint64_t shape, swn_row_geometry &rows)
 {
-    int64_t block = !what.summed ? what.block : host->tiling.slices_wanted(op, arg, shape) ? summed_block(what) : 0;
+    int64_t block = !what.summed                                         ? what.block
+                    : swn_services->tiling.slices_wanted(op, arg, shape) ? summed_block(what)
+                                                                         : 0;
     size_t threads = block > 1 && !what.summed ? static_cast<size_t>(at::get_num_threads()) : 1;
     rows = {what.row_bytes, static_cast<size_t>(block), threads, shape, what.summed};
     return block > 0;
@@ -118,11 +119,11 @@ bool rows_to_offer(swn_op *op, unsigned arg, const swn_sliced &what, uint64_t sh
 bool right_slices(swn_op *op, unsigned arg, const swn_sliced &what, const swn_row_geometry *offered,
                   swn_partition_points &cuts)
 {
-    cuts.n = host->tiling.slices_list(op, arg, cuts.kinds.data(), cuts.kinds.size());
+    cuts.n = swn_services->tiling.slices_list(op, arg, cuts.kinds.data(), cuts.kinds.size());
     if (swn_each_part(what, cuts, [](const swn_part &) { return true; }))
         return swn_same_in_slices(what, cuts);
     if (offered)
-        host->tiling.slices_offer(op, arg, offered);
+        swn_services->tiling.slices_offer(op, arg, offered);
     return false;
 }
 
@@ -145,7 +146,7 @@ at::Tensor with_smaller_copies(const swn_sliced &what)
 {
     size_t storage_bytes = what.weight.storage().nbytes(), rows = least_slice / what.row_bytes / 64 * 64 + 64;
     if (!what.copied || what.weight.nbytes() != storage_bytes || rows * what.row_bytes > storage_bytes / 2 ||
-        host->tiling.copy_room(storage_bytes))
+        swn_services->tiling.copy_room(storage_bytes))
         return {};
     swn_partition_points cuts = even_cuts(storage_bytes, rows * what.row_bytes);
     if (!swn_same_in_slices(what, cuts))
@@ -160,15 +161,16 @@ at::Tensor lent_in_slices(swn_op *op, unsigned arg, const swn_sliced &what, cons
     swn_partition_points cuts;
     if (!right_slices(op, arg, what, offered, cuts) &&
         !(lengthened(op, arg, what, shape) && right_slices(op, arg, what, nullptr, cuts))) {
-        host->tiling.slice_lend(op, arg, what.weight.storage().nbytes(), 1); // no such piece: by its own address
+        swn_services->tiling.slice_lend(op, arg, what.weight.storage().nbytes(),
+                                        1); // no such piece: by its own address
         return {};
     }
     at::Tensor out = part_by_part(what, cuts, [&](const swn_part &part) -> const char * {
-        auto from = static_cast<const char *>(host->tiling.slice_lend(op, arg, part.off, part.bytes));
+        auto from = static_cast<const char *>(swn_services->tiling.slice_lend(op, arg, part.off, part.bytes));
         return from ? from + part.skip : nullptr; // cut in another way meanwhile
     });
     if (out.defined())
-        host->tiling.slice_lend(op, arg, 0, 0);
+        swn_services->tiling.slice_lend(op, arg, 0, 0);
     return out;
 }
 
@@ -177,7 +179,7 @@ at::Tensor lent_in_slices(swn_op *op, unsigned arg, const swn_sliced &what, cons
 at::Tensor swn_compute_in_slices(const swn_sliced &what)
 {
     swn_op *op = swn_current_op();
-    int index = op ? argument_of(op, what.weight) : -1;
+    int index = op ? weight_argument(op, what.weight) : -1;
     if (index < 0 || !swn_kernels::parts_are_pytorchs())
         return {};
     auto arg = static_cast<unsigned>(index);
@@ -192,7 +194,7 @@ at::Tensor swn_compute_in_slices(const swn_sliced &what)
     try {
         swn_row_geometry rows;
         bool offers = cuttable && (!what.summed || !op->args[arg].sliced) && rows_to_offer(op, arg, what, shape, rows);
-        size_t supposed = offers && !op->args[arg].sliced ? host->tiling.slices_offer(op, arg, &rows) : 0;
+        size_t supposed = offers && !op->args[arg].sliced ? swn_services->tiling.slices_offer(op, arg, &rows) : 0;
         if (supposed && !swn_same_in_slices(what, even_cuts(what.weight.storage().nbytes(), supposed)))
             lengthened(op, arg, what, shape);
         if (op->args[arg].sliced) {
@@ -203,13 +205,8 @@ at::Tensor swn_compute_in_slices(const swn_sliced &what)
         return with_smaller_copies(what);
     } catch (const c10::Error &) { // no memory within a strict budget: the whole may fit, or fails as it should
         if (op->args[arg].sliced)
-            host->tiling.slice_lend(op, arg, what.weight.storage().nbytes(), 1); // no such piece: by its own address
+            swn_services->tiling.slice_lend(op, arg, what.weight.storage().nbytes(),
+                                            1); // no such piece: by its own address
         return {};
     }
-}
-
-void swn_slices_begin(const swn_runtime_services *h)
-{
-    host = h;
-    swn_trials_begin(h);
 }

@@ -133,9 +133,6 @@ void swn_add_bias(swn_key &key, const at::Tensor *bias, const at::Scalar &beta, 
 // Computes the result in slices. An undefined tensor: it has to be computed whole.
 at::Tensor swn_compute_in_slices(const swn_sliced &what);
 
-// `host` is borrowed for ever.
-void swn_slices_begin(const swn_runtime_services *host);
-
 // Puts these kernels before PyTorch's own at the CPU key.
 void swn_products_register(torch::Library &library); // shim/torch/kernel_matmul.cpp: addmm, mm, addmv, mv
 void swn_batches_register(torch::Library &library);  // shim/torch/kernel_bmm.cpp: baddbmm, bmm

@@ -1,13 +1,12 @@
 // shim/torch/trial_memory.cpp - see trial_memory.h.
 #include "shim/torch/trial_memory.h"
+#include "shim/torch/services.h"
 
 #include <algorithm>
 #include <cstring>
 
 namespace
 {
-
-const swn_runtime_services *host;
 
 // A large weight has a longer period, so that there are not too many mappings.
 constexpr size_t least_period = 1u << 20, most_periods = 256;
@@ -23,7 +22,7 @@ template <> double rounded<double>(double number)
     return number;
 }
 
-template <typename T> void numbers(char *at, size_t bytes)
+template <typename T> void fill_numbers(char *at, size_t bytes)
 {
     T *to = reinterpret_cast<T *>(at);
     uint64_t state = 0x9e3779b97f4a7c15u;
@@ -36,13 +35,13 @@ template <typename T> void numbers(char *at, size_t bytes)
 void fill(char *at, size_t bytes, at::ScalarType type)
 {
     if (type == at::kFloat)
-        numbers<float>(at, bytes);
+        fill_numbers<float>(at, bytes);
     else if (type == at::kDouble)
-        numbers<double>(at, bytes);
+        fill_numbers<double>(at, bytes);
     else if (type == at::kHalf)
-        numbers<at::Half>(at, bytes);
+        fill_numbers<at::Half>(at, bytes);
     else
-        numbers<at::BFloat16>(at, bytes);
+        fill_numbers<at::BFloat16>(at, bytes);
 }
 
 // The number of bits of a type's exponent and fraction.
@@ -102,7 +101,7 @@ size_t round_up(size_t bytes, size_t to)
 swn_random::swn_random(size_t bytes, size_t period, at::ScalarType type, swn_numbers_kind kind, size_t row_bytes)
     : bytes_(bytes), period_(period)
 {
-    base_ = static_cast<char *>(host->tiling.trial_map(bytes_, period_));
+    base_ = static_cast<char *>(swn_services->tiling.trial_map(bytes_, period_));
     if (!base_)
         return;
     fill(base_, period_, type);
@@ -113,17 +112,17 @@ swn_random::swn_random(size_t bytes, size_t period, at::ScalarType type, swn_num
 swn_random::~swn_random()
 {
     if (base_)
-        host->tiling.trial_unmap(base_, bytes_, period_);
+        swn_services->tiling.trial_unmap(base_, bytes_, period_);
 }
 
 swn_folding::swn_folding(size_t bytes, size_t period)
 {
-    host->tiling.trial_alias_allocations(bytes, period);
+    swn_services->tiling.trial_alias_allocations(bytes, period);
 }
 
 swn_folding::~swn_folding()
 {
-    host->tiling.trial_alias_allocations(0, 0);
+    swn_services->tiling.trial_alias_allocations(0, 0);
 }
 
 bool swn_same_bits(const at::Tensor &a, const at::Tensor &b)
@@ -144,9 +143,4 @@ size_t swn_period_of(size_t bytes)
 {
     size_t period = std::max(least_period, bytes / most_periods);
     return round_up(std::min({bytes, period, swn_most_period}), swn_page);
-}
-
-void swn_trial_memory_begin(const swn_runtime_services *h)
-{
-    host = h;
 }

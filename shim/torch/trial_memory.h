@@ -52,6 +52,4 @@ size_t swn_extent(const at::Tensor &tensor);
 // The period for numbers that no kernel copies: `bytes`, up to a few MiB.
 size_t swn_period_of(size_t bytes);
 
-void swn_trial_memory_begin(const swn_runtime_services *host); // borrowed for ever
-
 #endif

@@ -11,11 +11,10 @@
 #include "shim/torch/trial_memory.h"
 #include "shim/torch/fp_control.h"
 #include "shim/torch/math_settings.h"
+#include "shim/torch/services.h"
 
 namespace
 {
-
-const swn_runtime_services *host;
 
 // Rows after which a weight repeats itself where kernels copy it in blocks of rows: blocks have 8 to 64 rows, or one
 // group.
@@ -121,7 +120,7 @@ bool same_folded(const swn_sliced &what, const swn_partition_points &cuts, size_
         return false;
     for (size_t rows = what.block > 1 ? block_rows : 1; rows > before; rows = rows > swn_block ? rows / 2 : 0) {
         size_t period = period_of_rows(what, rows);
-        if (!period || !host->tiling.trial_room(2 * period + input_bytes))
+        if (!period || !swn_services->tiling.trial_room(2 * period + input_bytes))
             continue;
         Found found = same_in_parts(what, cuts, period, true);
         if (found == Found::differs)
@@ -141,7 +140,7 @@ void try_out(const swn_sliced &what, const swn_partition_points &cuts, Trial &tr
             return;
         }
         // A copy that cannot be folded needs room for the whole weight once more.
-        if (!host->tiling.trial_room(bytes + bytes / 8 + input_bytes + swn_most_period))
+        if (!swn_services->tiling.trial_room(bytes + bytes / 8 + input_bytes + swn_most_period))
             return;
     }
     trial.found = same_in_parts(what, cuts, swn_period_of(weight_in_page(what) + bytes), false);
@@ -214,12 +213,6 @@ bool swn_same_in_slices(const swn_sliced &what, const swn_partition_points &cuts
         trials[std::vector<int64_t>(key.begin(), key.end())] = trial;
     }
     return trial.found == Found::same;
-}
-
-void swn_trials_begin(const swn_runtime_services *h)
-{
-    host = h;
-    swn_trial_memory_begin(h);
 }
 
 void swn_trials_before_fork()

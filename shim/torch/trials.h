@@ -53,6 +53,4 @@ bool swn_same_in_slices(const swn_sliced &what, const swn_partition_points &cuts
 void swn_trials_before_fork();
 void swn_trials_after_fork(); // in both processes
 
-void swn_trials_begin(const swn_runtime_services *host); // borrowed for ever
-
 #endif

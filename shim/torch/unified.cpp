@@ -23,6 +23,7 @@
 #include "shim/torch/dispatch_check.h"
 #include "shim/torch/owners.h"
 #include "shim/torch/slices.h"
+#include "shim/torch/services.h"
 
 using namespace swn_owners;
 
@@ -76,7 +77,7 @@ at::Tensor twin_of(const at::Tensor &self)
     return twin;
 }
 
-bool plain(const at::Tensor &t)
+bool is_plain(const at::Tensor &t)
 {
     return t.defined() && t.layout() == at::kStrided && t.unsafeGetTensorImpl()->has_storage() && !t.is_conj() &&
            !t.is_neg() && !t.is_quantized() && !t.key_set().has(c10::DispatchKey::Python) &&
@@ -102,14 +103,14 @@ c10::Device current(c10::Device device)
 swn_way way_of(const at::Tensor &self, c10::Device device, bool parameter)
 {
     c10::DeviceGuard guard(current(device)); // the device whose memory is inspected
-    auto way =
-        static_cast<swn_way>(host->device.way(current(device).index(), address_of(self), self.nbytes(), parameter));
+    auto way = static_cast<swn_way>(
+        swn_services->device.way(current(device).index(), address_of(self), self.nbytes(), parameter));
     return way == SWN_WAY_ALIAS && !whole(self) ? SWN_WAY_COPY : way;
 }
 
 // Whether a copy with these options has the same elements at the same strides.
-bool keeps(const at::Tensor &self, swn_optional<at::ScalarType> dtype, swn_optional<at::Layout> layout,
-           swn_optional<bool> pin, swn_optional<at::MemoryFormat> format)
+bool keeps_all(const at::Tensor &self, swn_optional<at::ScalarType> dtype, swn_optional<at::Layout> layout,
+               swn_optional<bool> pin, swn_optional<at::MemoryFormat> format)
 {
     if ((dtype && *dtype != self.scalar_type()) || (layout && *layout != at::kStrided) || (pin && *pin))
         return false;
@@ -119,7 +120,7 @@ bool keeps(const at::Tensor &self, swn_optional<at::ScalarType> dtype, swn_optio
 // How a copy that keeps everything reaches the device.
 swn_way takes(const at::Tensor &self, c10::Device device)
 {
-    if (given_up || device.type() != device_type || !self.is_cpu() || !plain(self) || !self.numel())
+    if (given_up || device.type() != device_type || !self.is_cpu() || !is_plain(self) || !self.numel())
         return SWN_WAY_COPY;
     return way_of(self, device, self.requires_grad() && self.is_leaf());
 }
@@ -154,14 +155,15 @@ at::Tensor member(Owner *o, c10::Device device, const at::Tensor &like)
 at::Tensor sole(at::DataPtr data, uintptr_t from, size_t bytes, c10::Device device, const at::Tensor &like)
 {
     auto *o = new Owner;
-    o->memory = host->device.open(device.index(), data ? SWN_WAY_REFERENCE : SWN_WAY_BUFFER, from, bytes, &o->address);
+    o->memory =
+        swn_services->device.open(device.index(), data ? SWN_WAY_REFERENCE : SWN_WAY_BUFFER, from, bytes, &o->address);
     if (!o->memory) {
         delete o;
         return {};
     }
     o->data = std::move(data);
-    o->streams = host->device.streams(o->memory);
-    o->swaps = host->device.swaps(o->memory);
+    o->streams = swn_services->device.streams(o->memory);
+    o->swaps = swn_services->device.swaps(o->memory);
     o->bytes = bytes;
     o->index = device.index();
     {
@@ -183,7 +185,7 @@ at::Tensor by_reference(const at::Tensor &self, c10::Device device)
     at::DataPtr data = storage_of(twin)->set_data_ptr(at::DataPtr(nullptr, c10::kCPU));
     at::Tensor t = sole(std::move(data), at, self.nbytes(), device, self);
     if (t.defined())
-        host->device.moved(registered ? self.nbytes() : 0, registered ? 0 : self.nbytes());
+        swn_services->device.moved(registered ? self.nbytes() : 0, registered ? 0 : self.nbytes());
     return t;
 }
 
@@ -193,9 +195,9 @@ void open_alias(Owner *o, c10::Device device, std::unique_lock<std::mutex> &guar
     o->opening = true;
     guard.unlock();
     void *address = nullptr;
-    swn_device_memory *memory = host->device.open(device.index(), SWN_WAY_ALIAS,
-                                                  reinterpret_cast<uintptr_t>(o->data.get()), o->bytes, &address);
-    bool streams = memory && host->device.streams(memory), swaps = memory && host->device.swaps(memory);
+    swn_device_memory *memory = swn_services->device.open(
+        device.index(), SWN_WAY_ALIAS, reinterpret_cast<uintptr_t>(o->data.get()), o->bytes, &address);
+    bool streams = memory && swn_services->device.streams(memory), swaps = memory && swn_services->device.swaps(memory);
     guard.lock();
     o->opening = false;
     fewer.notify_all();
@@ -216,7 +218,7 @@ at::Tensor by_alias(const at::Tensor &self, c10::Device device)
     Owner *o = arriving.get();
     // The program may be registering the bytes with the driver: a registration that began before is seen now, and a
     // later one waits.
-    if (given_up || host->device.programs(address_of(self)))
+    if (given_up || swn_services->device.programs(address_of(self)))
         return {};
     std::unique_lock<std::mutex> guard(lock);
     fewer.wait_for(guard, operators_end, [o, captures] { return !o->opening && (captures || !o->closing); });
@@ -228,7 +230,7 @@ at::Tensor by_alias(const at::Tensor &self, c10::Device device)
         return {};
     join(o, Member::of_device);
     guard.unlock();
-    host->device.moved(self.nbytes(), 0);
+    swn_services->device.moved(self.nbytes(), 0);
     return member(o, device, self);
 }
 
@@ -237,9 +239,9 @@ at::Tensor by_alias(const at::Tensor &self, c10::Device device)
 at::Tensor readable(const at::Tensor &self)
 {
     uintptr_t at = address_of(self);
-    bool mapped = at < __atomic_load_n(&host->mapped[1], __ATOMIC_ACQUIRE) &&
-                  at + self.nbytes() > __atomic_load_n(&host->mapped[0], __ATOMIC_ACQUIRE);
-    return mapped && !swn_current_op() && host->device.watch() ? twin_of(self) : self;
+    bool mapped = at < __atomic_load_n(&swn_services->mapped[1], __ATOMIC_ACQUIRE) &&
+                  at + self.nbytes() > __atomic_load_n(&swn_services->mapped[0], __ATOMIC_ACQUIRE);
+    return mapped && !swn_current_op() && swn_services->device.watch() ? twin_of(self) : self;
 }
 
 // Whether a copy of the tensor is captured into a graph now, so that the device makes it whenever the graph runs.
@@ -252,7 +254,7 @@ bool in_graph(const at::Tensor &t)
 at::Tensor to_device(const at::Tensor &self, c10::Device device)
 {
     swn_way way = takes(self, device);
-    if (way == SWN_WAY_COPY || (way != SWN_WAY_BUFFER && !host->device.watch()))
+    if (way == SWN_WAY_COPY || (way != SWN_WAY_BUFFER && !swn_services->device.watch()))
         return {};
     at::Tensor first = at::empty({0}, self.options().device(device).requires_grad(false)); // initialises the device
     device_allocator = storage_of(first)->allocator();
@@ -292,7 +294,7 @@ template <class I> bool has_object(const I *i, ...)
 // copy holds it up to twice.
 bool is_passing(const at::Tensor &t)
 {
-    return plain(t) && t.scalar_type() == at::kByte && t.dim() == 1 && whole(t) &&
+    return is_plain(t) && t.scalar_type() == at::kByte && t.dim() == 1 && whole(t) &&
            !has_object(t.unsafeGetTensorImpl(), 0) && t.storage().use_count() >= 2 && t.storage().use_count() <= 3;
 }
 
@@ -331,7 +333,7 @@ at::Tensor to_copy(const at::Tensor &self, swn_optional<at::ScalarType> dtype, s
                    swn_optional<at::Device> device, swn_optional<bool> pin, bool non_blocking,
                    swn_optional<at::MemoryFormat> format)
 {
-    if (device && keeps(self, dtype, layout, pin, format)) {
+    if (device && keeps_all(self, dtype, layout, pin, format)) {
         at::Tensor t = to_device(self, *device);
         if (t.defined())
             return t;
@@ -341,7 +343,7 @@ at::Tensor to_copy(const at::Tensor &self, swn_optional<at::ScalarType> dtype, s
         at::Tensor view = host_view(self, o.get());
         if (!forked)
             catch_up(self.device());
-        return keeps(self, dtype, layout, pin, format) && plain(self) && !swn_current_op()
+        return keeps_all(self, dtype, layout, pin, format) && is_plain(self) && !swn_current_op()
                    ? twin_of(view)
                    : at::native::_to_copy(view, dtype, layout, device, pin, non_blocking, format);
     }
@@ -365,7 +367,7 @@ at::Tensor &copy(at::Tensor &self, const at::Tensor &source, bool non_blocking)
     if (o && self.is_cpu() && !forked)
         catch_up(source.device());
     if (view.is_cpu() && self.device().type() == device_type)
-        host->device.moved(0, self.nbytes());
+        swn_services->device.moved(0, self.nbytes());
     return at::native::copy_(self, view, non_blocking);
 }
 
@@ -388,10 +390,10 @@ bool swn_unified_takes(c10::ArrayRef<const c10::IValue> inputs)
     c10::Device device = inputs[3].toDevice();
     if (!self.defined() || (!self.is_cpu() && (!shared(self) || in_graph(self))))
         return false;
-    if (!keeps(self, inputs[1].toOptional<at::ScalarType>(), inputs[2].toOptional<at::Layout>(),
-               inputs[4].toOptional<bool>(), inputs[6].toOptional<at::MemoryFormat>()))
+    if (!keeps_all(self, inputs[1].toOptional<at::ScalarType>(), inputs[2].toOptional<at::Layout>(),
+                   inputs[4].toOptional<bool>(), inputs[6].toOptional<at::MemoryFormat>()))
         return false;
-    return self.is_cpu() ? takes(self, device) != SWN_WAY_COPY : device.is_cpu() && plain(self);
+    return self.is_cpu() ? takes(self, device) != SWN_WAY_COPY : device.is_cpu() && is_plain(self);
 }
 
 bool swn_unified_replaces(c10::ArrayRef<const c10::IValue> inputs)
@@ -439,10 +441,9 @@ bool swn_unified_in_graph(const at::Tensor &tensor)
     return in_graph(tensor);
 }
 
-void swn_unified_register(const swn_runtime_services *h)
+void swn_unified_register()
 {
-    host = h;
-    bool cuda = h->device.type == SWN_DEVICE_CUDA;
+    bool cuda = swn_services->device.type == SWN_DEVICE_CUDA;
     device_type = cuda ? c10::DeviceType::CUDA : c10::DeviceType::PrivateUse1;
     device_key = cuda ? c10::DispatchKey::CUDA : c10::DispatchKey::PrivateUse1;
     register_fork_handlers();

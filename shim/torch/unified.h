@@ -19,8 +19,8 @@
 
 #include "skeleton/abi/abi.h"
 
-// Puts the kernels in front of PyTorch's own at host->device.type. `host` is borrowed for ever.
-void swn_unified_register(const swn_runtime_services *host);
+// Puts the kernels in front of PyTorch's own at swn_services->device.type.
+void swn_unified_register();
 
 // Whether any device tensor shares bytes with the host, or did and the device may still read them. The other functions
 // are called only then.
