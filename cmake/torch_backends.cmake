@@ -16,6 +16,27 @@ set(aten_link -Wl,-z,relro,-z,now)
 set(serve_link -Wl,--wrap=stdin -Wl,--exclude-libs,ALL -Wl,-z,relro,-z,now)
 set(SWAPNET_BACKENDS "")
 
+option(SWAPNET_JOIN_BACKENDS "Compile the C++ files of a torch backend as one: for many PyTorchs, each built once" OFF)
+
+# PyTorch's headers leave so many templates to be instantiated that each file takes GCC 4 s more, whatever is in it, and a
+# precompiled header half a GB. So files that are compiled once, and not again after each change, are compiled together:
+# names without linkage are different in all files of a backend.
+function(swn_backend_sources target)
+    if(SWAPNET_JOIN_BACKENDS)
+        set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 0)
+        get_target_property(sources ${target} SOURCES)
+        list(FILTER sources INCLUDE REGEX "\\.c$")
+        set_source_files_properties(${sources} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+        target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-Wno-shadow>) # a local name that another file has
+        return()
+    endif()
+    # Nearly all of a file's 10 to 25 s of compiling is these. Each file names what it needs all the same. The presets compile
+    # C++ with -g1: the types of PyTorch's headers in full take longer than the code.
+    foreach(header IN LISTS ARGN)
+        target_precompile_headers(${target} PRIVATE "$<$<COMPILE_LANGUAGE:CXX>:<${header}$<ANGLE-R>>")
+    endforeach()
+endfunction()
+
 function(swn_torch_backend python)
     set(asked ${python} ${PROJECT_SOURCE_DIR}/cmake/torch_info.py)
     if(IS_DIRECTORY ${python})
@@ -60,11 +81,7 @@ function(swn_torch_backend python)
         NDEBUG _GLIBCXX_USE_CXX11_ABI=${torch_CXX11_ABI}
         SWAPNET_TORCH_MAJOR=${torch_MAJOR} SWAPNET_TORCH_MINOR=${torch_MINOR})
     target_link_libraries(aten-${name} PRIVATE swn_options ${torch_C10} ${torch_TORCH_CPU})
-    # Nearly all of a file's 10 to 25 s of compiling is these. Each file names what it needs all the same. The presets compile
-    # C++ with -g1: the types of PyTorch's headers in full take longer than the code.
-    foreach(header IN LISTS aten_headers)
-        target_precompile_headers(aten-${name} PRIVATE "$<$<COMPILE_LANGUAGE:CXX>:<${header}$<ANGLE-R>>")
-    endforeach()
+    swn_backend_sources(aten-${name} ${aten_headers})
     target_link_options(aten-${name} PRIVATE ${aten_link})
     install(TARGETS aten-${name} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/swapnet COMPONENT backends)
 
@@ -78,9 +95,7 @@ function(swn_torch_backend python)
         SWAPNET_TORCH_MAJOR=${torch_MAJOR} SWAPNET_TORCH_MINOR=${torch_MINOR})
     target_link_libraries(serve-${name} PRIVATE swn_options jansson ${torch_C10} ${torch_TORCH_CPU})
     set_target_properties(serve-${name} PROPERTIES DEFINE_SYMBOL "")
-    foreach(header IN LISTS serve_headers)
-        target_precompile_headers(serve-${name} PRIVATE "$<$<COMPILE_LANGUAGE:CXX>:<${header}$<ANGLE-R>>")
-    endforeach()
+    swn_backend_sources(serve-${name} ${serve_headers})
     target_link_options(serve-${name} PRIVATE ${serve_link})
     install(TARGETS serve-${name} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/swapnet COMPONENT serving-backends)
     # It cannot be tried here, perhaps, but its names can be looked up.
