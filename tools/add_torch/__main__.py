@@ -79,21 +79,21 @@ class Builder:
         parts = self.recipe[kind]
         objects = self.work / kind
         objects.mkdir()
-        header = objects / "all.h"
-        header.write_text("".join(f"#include <{name}>\n" for name in parts["headers"]))
-        # Most of the time goes into PyTorch's headers.
-        run([*self.cxx, *self.flags, *self.cxx_flags, "-x", "c++-header", header, "-o", f"{header}.gch"])
+        # As one file, since most of the time goes into PyTorch's headers.
+        joined = objects / "all.cpp"
+        joined.write_text("".join(f'#include "{source}"\n' for source in parts["sources"] if not source.endswith(".c")))
+        sources = [joined, *(HERE / "source" / source for source in parts["sources"] if source.endswith(".c"))]
 
         def compile_one(number, source):
             to = objects / f"{number}.o"
-            if source.endswith(".c"):
-                run([*self.cc, "-std=gnu11", *self.flags, "-c", HERE / "source" / source, "-o", to])
+            if source.suffix == ".c":
+                run([*self.cc, "-std=gnu11", *self.flags, "-c", source, "-o", to])
             else:
-                run([*self.cxx, *self.flags, *self.cxx_flags, "-include", header, "-c", HERE / "source" / source, "-o", to])
+                run([*self.cxx, *self.flags, *self.cxx_flags, "-c", source, "-o", to])
             return to
 
         with concurrent.futures.ThreadPoolExecutor(self.jobs) as pool:
-            made = list(pool.map(compile_one, *zip(*enumerate(parts["sources"]))))
+            made = list(pool.map(compile_one, *zip(*enumerate(sources))))
         library = self.work / f"{kind}.so"
         run([*self.cxx, "-shared", "-o", library, *made, *parts["link"], self.info["C10"], self.info["TORCH_CPU"],
              *(HERE / archive for archive in parts["archives"])])
