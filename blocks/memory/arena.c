@@ -11,6 +11,8 @@
 #include "blocks/memory/reserve.h"
 
 #define HUGE_GRANULES (SWN_HUGE / SWN_GRANULE)
+/* Tensors of at least this many granules begin at a huge page. */
+#define ALIGNED_LEAST ((size_t)(16 << 20) / SWN_GRANULE)
 /* The open part grows by an eighth of itself, and by at most OPEN_MOST. */
 #define OPEN_PART 8
 #define OPEN_MOST ((size_t)(64 << 20) / SWN_GRANULE)
@@ -408,13 +410,35 @@ static void range_begin(struct swn_arena *a, struct swn_range *r, size_t at, siz
     set_owner(a, r, r);
 }
 
+/* A large tensor in cold space begins at a huge page's boundary, if its hole has room for that: experts of a mixture,
+ * of which some are read, would begin and end in the middle of chunks otherwise. Smaller ones can get what lies before.
+ */
+static void align_site(struct swn_arena *a, struct site *site)
+{
+    struct hole *h = site->warm ? NULL : *site->cold_from;
+    size_t at = swn_round_up(site->at, HUGE_GRANULES);
+    if (!h || site->cold < ALIGNED_LEAST || at == site->at || at + site->cold > h->at + h->count)
+        return;
+    struct hole *before = hole_new(a, h->at, at - h->at, h);
+    if (!before)
+        return;
+    *site->cold_from = before;
+    h->count -= at - h->at;
+    h->at = at;
+    site->cold_from = &before->next;
+    site->at = at;
+}
+
 struct swn_range *swn_arena_alloc(struct swn_arena *a, size_t len, enum swn_term term, size_t *fresh)
 {
     if (!len || len > a->granules * SWN_GRANULE)
         return NULL;
     struct site site;
     size_t count = swn_round_up(len, SWN_GRANULE) / SWN_GRANULE;
-    if (a->sealed || !find_room(a, count, term, &site) || open_upto(a, site.at + count))
+    if (a->sealed || !find_room(a, count, term, &site))
+        return NULL;
+    align_site(a, &site);
+    if (open_upto(a, site.at + count))
         return NULL;
     struct swn_range *r = range_new(a);
     if (!r)

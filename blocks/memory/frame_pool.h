@@ -66,6 +66,8 @@ struct swn_chunk {
     uint32_t users;          /* operators that hold it */
     uint32_t weight;         /* the weight with which it is planned; 0: none */
     unsigned char plan_keep; /* the plan wants to keep it */
+    uint32_t uses,
+        epoch; /* how often operators read experts of mixtures in it, as counted in that epoch; the caller's */
 };
 
 struct swn_pool;

@@ -30,6 +30,7 @@
 #include "shim/torch/dispatch_check.h"
 #include "shim/torch/kernel_index.h"
 #include "shim/torch/math_settings.h"
+#include "shim/torch/op_experts.h"
 #include "shim/torch/op_rules.h"
 #include "shim/torch/tensor_checks.h"
 #include "shim/torch/slices.h"
@@ -125,6 +126,8 @@ swn_use use_of(const swn_rule *rule, size_t length, size_t i)
         return SWN_USE_INPUT;
     case 'r':
         return SWN_USE_ROWS;
+    case 'p':
+        return SWN_USE_EXPERTS;
     default:
         return SWN_USE_WEIGHT;
     }
@@ -143,7 +146,7 @@ Operator *describe(const at::RecordFunction &fn)
     op->use.fill(SWN_USE_WEIGHT);
     const swn_rule *rule = swn_rule_find((op->name + "." + name->overload_name).c_str());
     rule = rule ? rule : swn_rule_find(op->name.c_str());
-    op->tells = rule && std::strpbrk(rule->uses, "wr");
+    op->tells = rule && std::strpbrk(rule->uses, "wrp");
     op->foreign = op->name.compare(0, 6, "aten::") != 0;
     op->schema_unreliable =
         op->name.find("batch_norm") != std::string::npos || op->name.find("instance_norm") != std::string::npos;
@@ -171,15 +174,16 @@ struct Known {
 
 // The state of one thread's running operator.
 struct Thread {
-    unsigned depth = 0;   // operators entered
-    bool open = false;    // the outermost one has been announced
-    bool tells = false;   // its rule tells weights from inputs
-    bool shown = false;   // the code of a tensor subclass among the inputs sees the operator
-    bool keeps = false;   // it may keep what it reads on a device
-    bool lent = false;    // it has been lent weights on a device
-    bool fetches = false; // it copies from a device to the processor, which has the bytes of all weights
-    uint64_t flops = 0;   // of operators that were not announced, since the last announced one
-    swn_small small{};    // likewise
+    unsigned depth = 0;     // operators entered
+    bool open = false;      // the outermost one has been announced
+    bool tells = false;     // its rule tells weights from inputs
+    bool shown = false;     // the code of a tensor subclass among the inputs sees the operator
+    bool keeps = false;     // it may keep what it reads on a device
+    bool lent = false;      // it has been lent weights on a device
+    bool fetches = false;   // it copies from a device to the processor, which has the bytes of all weights
+    uint64_t flops = 0;     // of operators that were not announced, since the last announced one
+    swn_small small{};      // likewise
+    swn_op_experts experts; // of a weight, which it reads by operators within it
     const at::TensorImpl *waiting = nullptr; // the target of a copy_ whose kernel is to announce it
     swn_op op;
     std::array<Known, 1024> known{};
@@ -289,8 +293,8 @@ void add(Thread &t, const at::Tensor &tensor, swn_use use)
         arg.data = data;
         arg.bytes = storage->nbytes();
         arg.from = first;
-    } else if (t.tells && (use == SWN_USE_WEIGHT || use == SWN_USE_ROWS) && storage->nbytes() >= untracked_least &&
-               !mapped(data, storage->nbytes())) {
+    } else if (t.tells && (use == SWN_USE_WEIGHT || use == SWN_USE_ROWS || use == SWN_USE_EXPERTS) &&
+               storage->nbytes() >= untracked_least && !mapped(data, storage->nbytes())) {
         arg.mapped = 1; // by no file that the engine knows, which counts it
         arg.data = data;
         arg.bytes = bytes = storage->nbytes();
@@ -351,6 +355,7 @@ void announce(Thread &t)
     t.small = {};
     swn_services->op_begin(&t.op);
     t.open = true;
+    t.experts.begin(*swn_services, t.op);
 }
 
 // Whether source has the same elements in the same order as self, and fills its storage or lies in a mapped file: then
@@ -453,6 +458,7 @@ void reset_op(Thread &t, const Operator &op)
 {
     t.op.n = 0;
     t.op.copies = t.op.asks = t.op.skip = 0;
+    t.experts.forget();
     t.op.name = op.name.c_str();
     t.tells = op.tells;
     t.shown = false;
@@ -465,6 +471,8 @@ void add_inputs(Thread &t, const Operator &op, Inputs inputs, bool shared)
         auto use = i < op.use.size() ? static_cast<swn_use>(op.use[i]) : SWN_USE_WEIGHT;
         if (i == 0 && all)
             use = SWN_USE_OVERWRITE;
+        if (use == SWN_USE_EXPERTS && !t.experts.find(inputs, i, t.op.n))
+            use = SWN_USE_WEIGHT;
         if (shared && (use >= SWN_USE_WRITE || op.schema_unreliable))
             detach_value(inputs[i], true);
         add_value(t, inputs[i], use);
@@ -572,7 +580,12 @@ std::unique_ptr<at::ObserverContext> on_start(const at::RecordFunction &fn)
         else if (passes_by(t, op, fn))
             return std::make_unique<SkippedOp>();
     }
-    if (op && !op->transparent && t.depth++ == 0) {
+    if (!op || op->transparent)
+        return nullptr;
+    if (t.depth++) {
+        if (t.open && t.experts.are_there())
+            t.experts.lend(*swn_services, t.op, fn);
+    } else {
         try {
             begin(t, *op, fn);
         } catch (abi::__forced_unwind &) { // the thread ends: on_end is not called for what has not begun
@@ -605,6 +618,7 @@ void on_end(const at::RecordFunction &fn, at::ObserverContext *passed_by)
     if (!t.open)
         return;
     t.open = false;
+    t.experts.forget();
     swn_services->op_end(&t.op);
 }
 

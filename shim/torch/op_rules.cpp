@@ -46,6 +46,8 @@ static const swn_rule rules[] = {
     {"aten::_native_multi_head_attention", "iiiiiwwwwi"},
     {"aten::_transformer_encoder_layer_fwd", "iiiwwwwiiiwwwwwwwwi"},
 
+    {"aten::_grouped_mm", "ipi"},
+
     {"aten::embedding", "ri"},
     {"aten::index_select", "ri"},
     {"aten::index", "ri"},

@@ -2,8 +2,8 @@
 // the operator looks up rows, and which operators touch no byte or are a frame around others. The bits do not depend on
 // the rules: an operator that is not listed reads its tensors as if they were weights. One letter per argument, and the
 // last one holds for all that follow: w: may be a weight; i: an input, which is none; r: single rows are looked up (see
-// shim/torch/kernel_index.h, or at its own address). "m": metadata only, or a frame. Operators whose results are views
-// by their schema need no rule for that.
+// shim/torch/kernel_index.h, or at its own address); p: some experts are read (shim/torch/op_experts.h). "m": metadata
+// only, or a frame. Operators whose results are views by their schema need no rule for that.
 #ifndef SWN_SHIM_TORCH_OP_RULES_H
 #define SWN_SHIM_TORCH_OP_RULES_H
 

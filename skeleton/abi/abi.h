@@ -15,12 +15,14 @@
 extern "C" {
 #endif
 
-#define SWN_ATEN_ABI 25u
+#define SWN_ATEN_ABI 26u
 #define SWN_OP_ARGS 64 /* tensors looked at per operator; the rest use their own address, which is always right */
 
 /* Hints: an operator that uses an argument in another way gets the right bytes, too, only more slowly. */
 enum swn_use {
     SWN_USE_ROWS,      /* single rows are read; the operator may ask for them */
+    SWN_USE_EXPERTS,   /* some experts of a mixture are read, which experts_begin names; counts for the order like a
+                          weight */
     SWN_USE_INPUT,     /* read, but not as a weight */
     SWN_USE_WEIGHT,    /* read, and counts for the order if it is a weight */
     SWN_USE_WRITE,     /* written in place */
@@ -59,6 +61,7 @@ struct swn_arg {
     int sliced; /* 1: the part that is not in memory waits for slice_lend; 2: slice_lend has been called */
     int rows; /* 1: not all of it is in memory, and rows_copy reads the wanted rows; 2: rows_copy did, and no other read
                  followed */
+    int experts;      /* of SWN_USE_EXPERTS: 1: none has been asked for; 2: expert_lend has been called */
     int prefaulting;  /* a thread of the library makes its pages (skeleton/core/prefault.h) */
     uintptr_t afresh; /* address of its new bytes in the making (skeleton/core/overwrite.h), or 0 */
     size_t afresh_bytes;
@@ -76,6 +79,14 @@ struct swn_row_geometry {
     size_t threads; /* and of this many blocks */
     uint64_t shape; /* a hash of all that the bits of the result may depend on, except for the slices; not 0 */
     int exact;      /* slices other than of whole blocks give wrong bits */
+};
+
+/* The experts of a mixture that its operator reads: numbers[n] of `count` experts of `each`
+ * bytes, one behind the other, in the order in which they are read. */
+struct swn_experts {
+    uintptr_t first; /* the address of expert 0 */
+    size_t each, count, n;
+    const uint32_t *numbers;
 };
 
 /* Parameters of a layer that are too small to come and go: biases, and parameters of norms. */
@@ -143,6 +154,12 @@ struct swn_tiling_services {
      * row number is out of range. The row numbers may change meanwhile; each is read once. */
     int (*rows_copy)(struct swn_op *op, unsigned arg, uintptr_t first, size_t row_bytes, size_t count,
                      const int64_t *rows, size_t n, void *out);
+    /* Called like slices_offer, for an argument whose use is SWN_USE_EXPERTS: the operator is going to read these
+     * experts. A hint, like expert_lend: what is read besides comes through the weight's mapping. */
+    void (*experts_begin)(struct swn_op *op, unsigned arg, const struct swn_experts *experts);
+    /* Waits for `bytes` at `at`, an expert of that argument, or a part of one; they stay in place until the next call
+     * or op_end. */
+    void (*expert_lend)(struct swn_op *op, unsigned arg, uintptr_t at, size_t bytes);
     /* Called like slices_offer: the kernel overwrites args[arg], and can make its new bytes in pieces of at most *piece
      * bytes, front to back. NULL: it should write to the tensor's own address. */
     struct swn_fill *(*fill_begin)(struct swn_op *op, unsigned arg, size_t *piece);

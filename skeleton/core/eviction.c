@@ -6,6 +6,7 @@
 #include "blocks/memory/publish.h"
 #include "skeleton/core/write_behind.h"
 #include "skeleton/engine/engine_internal.h"
+#include "skeleton/engine/experts.h"
 #include "skeleton/engine/reclaim.h"
 #include "base/size.h"
 #include "skeleton/core/eviction.h"
@@ -115,7 +116,7 @@ int swn_reclaim_kept_instead(const struct swn_frame *kept, const struct swn_fram
  * ahead. */
 static struct swn_frame *frame_victim(struct swn_engine *e, int used)
 {
-    struct swn_frame *last = NULL, *again = NULL, *announced = NULL, *kept = NULL;
+    struct swn_frame *last = NULL, *again = NULL, *announced = NULL, *kept = NULL, *rarest = NULL;
     for (struct swn_frame *f = e->pool ? swn_pool_first(e->pool) : NULL; f; f = f->next) {
         int is_wanted = f->pinned_by_plan || swn_frame_use(f)->wanted;
         if (!swn_frame_may_go(e, f))
@@ -127,10 +128,15 @@ static struct swn_frame *frame_victim(struct swn_engine *e, int used)
             again = is_wanted ? again : needed_later(f, again);
             continue;
         }
-        if (!is_wanted || swn_reclaim_is_idle(e, f))
+        if (!is_wanted && swn_frame_has_experts(f))
+            rarest = swn_frame_rarer(e, f, rarest);
+        else if (!is_wanted || swn_reclaim_is_idle(e, f))
             return f;
-        last = f;
+        else
+            last = f;
     }
+    if (rarest)
+        return rarest;
     if ((e->ops.announced.repeated || swn_announced_is_all(e)) && (kept || announced))
         return !announced || (kept && is_needed_behind(kept, announced)) ? kept : announced;
     return again ? again : !used ? NULL : last ? last : announced;
@@ -174,9 +180,10 @@ static void say_over_budget(struct swn_engine *e, size_t bytes, uint64_t limit)
                 swn_format_mib(a, bytes), swn_format_mib(b, limit));
         return;
     }
-    swn_say("the tensors in use at once need %s more than the budget of %s; going over it: give SWAPNET_BUDGET more "
-            "(SWAPNET_STRICT=1 makes this an error)",
-            swn_format_mib(a, over), swn_format_mib(b, limit));
+    /* Everything that could leave has left: with so much these tensors would have fitted. */
+    swn_say("the tensors in use at once need %s more than the budget of %s; going over it: SWAPNET_BUDGET=%lluM is the "
+            "least that these fit into (SWAPNET_STRICT=1 makes this an error)",
+            swn_format_mib(a, over), swn_format_mib(b, limit), (unsigned long long)((limit + over + MIB - 1) / MIB));
 }
 
 /* Gives the memory of free frames to the system. 0: there were none. */
@@ -232,29 +239,32 @@ static int evict_one(struct swn_engine *e, const struct swn_range *spare, int ma
     return err ? -ENOMEM : 0;
 }
 
-/* The frame of the ring that leaves it first, or NULL: the one that was used longest ago, or that the announced order
- * needs last. */
+/* The frame of the ring that leaves it first, or NULL: the one that was used longest ago, then the expert
+ * that is used least often, or the one that the announced order needs last. */
 static struct swn_frame *ring_victim(struct swn_engine *e)
 {
-    struct swn_frame *last = NULL;
+    struct swn_frame *last = NULL, *rarest = NULL;
     for (struct swn_frame *f = e->pool ? swn_pool_first(e->pool) : NULL; f; f = f->next) {
         if (f->pinned_by_plan || !swn_frame_may_go(e, f))
             continue;
-        if (!swn_frame_use(f)->next)
+        if (!swn_frame_use(f)->next && swn_frame_has_experts(f))
+            rarest = swn_frame_rarer(e, f, rarest);
+        else if (!swn_frame_use(f)->next)
             return f;
-        last = needed_later(f, last);
+        else
+            last = needed_later(f, last);
     }
-    return last;
+    return rarest ? rarest : last;
 }
 
 void swn_ring_shrink(struct swn_engine *e)
 {
     struct swn_frame *f;
-    while (e->pool && swn_ring_bytes(e) > e->plan.ring_goal && !swn_pool_free_bytes(e->pool) &&
+    while (e->pool && swn_ring_bytes(e) > swn_ring_goal(e) && !swn_pool_free_bytes(e->pool) &&
            !swn_ring_may_exceed(e, 0) && (f = ring_victim(e)))
         swn_frame_evict(e, f); /* and neighbours, if a range was written to that has to become resident */
-    if (swn_ring_bytes(e) > e->plan.ring_goal && !swn_ring_may_exceed(e, 0))
-        trim_frames(e, swn_ring_bytes(e) - e->plan.ring_goal);
+    if (swn_ring_bytes(e) > swn_ring_goal(e) && !swn_ring_may_exceed(e, 0))
+        trim_frames(e, swn_ring_bytes(e) - swn_ring_goal(e));
 }
 
 /* 0: the ring is as narrow as before room was lent to it. */
@@ -410,7 +420,9 @@ int swn_reclaim_must(struct swn_engine *e, size_t bytes, const struct swn_range 
  * pass. */
 void swn_reclaim_note_shortage(struct swn_engine *e, size_t other)
 {
-    size_t most = e->budget.target > swn_ring_bytes(e) ? e->budget.target - swn_ring_bytes(e) : 0;
+    size_t ring = swn_ring_bytes(e);
+    ring -= ring < e->plan.experts_room ? ring : e->plan.experts_room; /* which the next plan may give away */
+    size_t most = e->budget.target > ring ? e->budget.target - ring : 0;
     other = other < most ? other : most;
     if (other > e->nonweight.peak)
         e->nonweight.peak = other;

@@ -19,6 +19,7 @@
 #include "skeleton/core/prefetch.h"
 #include "skeleton/core/replan.h"
 #include "skeleton/core/plan.h"
+#include "skeleton/engine/experts.h"
 #include "skeleton/engine/weights.h"
 #include "skeleton/engine/accounting.h"
 #include "skeleton/core/residency_steps.h"
@@ -154,7 +155,7 @@ static void lend_all(struct swn_engine *e, struct swn_op *op, struct swn_thread_
         struct swn_arg *arg = &op->args[i];
         if (arg->use == SWN_USE_ROWS && arg->reading)
             e->features.tiling->rows_begin(e, arg);
-        if (arg->use == SWN_USE_ROWS || !swn_arg_is_file_backed(arg) || arg->sliced)
+        if (arg->use <= SWN_USE_EXPERTS || !swn_arg_is_file_backed(arg) || arg->sliced)
             continue;
         if (is_too_large(e, arg))
             arg->remap = 1;
@@ -170,7 +171,7 @@ static void lend_all(struct swn_engine *e, struct swn_op *op, struct swn_thread_
     for (int step = 0; step < 3; step++)
         for (unsigned i = 0; i < op->n; i++) {
             struct swn_arg *arg = &op->args[i];
-            if (!swn_arg_is_file_backed(arg) || arg->use <= SWN_USE_ROWS || arg->sliced || arg->range->shared ||
+            if (!swn_arg_is_file_backed(arg) || arg->use <= SWN_USE_EXPERTS || arg->sliced || arg->range->shared ||
                 arg->remap)
                 continue;
             struct swn_chunks held = {arg->first_chunk, arg->end_chunk};
@@ -277,6 +278,18 @@ static int comes_in_slices(const struct swn_arg *arg, const struct swn_range *r)
     return r && swn_tensor_of(r)->sliced && r->addr == arg->data && arg->use == SWN_USE_WEIGHT && !arg->mapped;
 }
 
+/* The operator's next weight in the order. */
+static void begin_weight(struct swn_engine *e, struct swn_op *op, struct swn_arg *arg, struct swn_thread_state *t)
+{
+    access(e, t, arg->range, op->accesses > 0, op->begin_ns);
+    arg->accessed = 1;
+    op->accesses++;
+    if (arg->experts && t->experts)
+        t->experts->is_told = 0;
+    if (arg->sliced) /* the thread reads this weight next, not the one after it */
+        e->features.tiling->slice_next(t, arg, arg->from);
+}
+
 static void begin_arg(struct swn_engine *e, struct swn_op *op, struct swn_arg *arg, struct swn_thread_state *t)
 {
     struct swn_range *r = swn_arena_find(e->arena, arg->data);
@@ -285,6 +298,7 @@ static void begin_arg(struct swn_engine *e, struct swn_op *op, struct swn_arg *a
     arg->remap = arg->pinned = arg->reading = arg->accessed = arg->rows = arg->prefaulting = 0;
     arg->sliced = comes_in_slices(arg, r);
     arg->slice = arg->sliced ? swn_tensor_of(r)->slice : 0;
+    arg->experts = arg->use == SWN_USE_EXPERTS;
     arg->range = r;
     if (!r)
         return;
@@ -317,13 +331,8 @@ static void begin_arg(struct swn_engine *e, struct swn_op *op, struct swn_arg *a
         swn_restore_input(e, r);
     arg->reading = 1;
     swn_tensor_of(r)->readers++;
-    if (arg->use == SWN_USE_WEIGHT && !twice && is_weight(e, r)) {
-        access(e, t, r, op->accesses > 0, op->begin_ns);
-        arg->accessed = 1;
-        op->accesses++;
-        if (arg->sliced) /* the thread reads this weight next, not the one after it */
-            e->features.tiling->slice_next(t, arg, arg->from);
-    }
+    if ((arg->use == SWN_USE_WEIGHT || arg->experts) && !twice && is_weight(e, r))
+        begin_weight(e, op, arg, t);
 }
 
 void swn_engine_op_begin(struct swn_op *op)
@@ -419,6 +428,8 @@ void swn_engine_op_end(struct swn_op *op)
     for (unsigned i = 0; i < op->n; i++) {
         if (op->args[i].sliced)
             e->features.tiling->slice_end(e, op, &op->args[i]);
+        if (op->args[i].experts && op->args[i].range)
+            e->features.tiling->experts_end(e, &op->args[i]);
         swn_window_end_arg(e, &op->args[i]);
     }
     if (t)

@@ -21,6 +21,7 @@
 #include "skeleton/engine/weights.h"
 #include "skeleton/engine/accounting.h"
 #include "skeleton/core/ring_size.h"
+#include "skeleton/engine/experts.h"
 
 #define MIB ((size_t)1 << 20)
 #define RING_LEAST (MIB / 2) /* of a plan, see scheduler/planner/plan.c */
@@ -33,7 +34,8 @@
  * busy virtual machine a page took 2.6 to 3.1 us, and freeing it 0.5 us. */
 #define REGION_GAIN_NS_PER_BYTE (3e3 / (double)SWN_PAGE)
 
-/* Gathers the weights of every thread whose order is settled, in the order in which they are read, each once. */
+/* Gathers the weights of every thread whose order is settled, in the order in which they are read, each once.
+ * Which experts of a mixture are read no order tells. */
 size_t swn_plan_gather(struct swn_engine *e, uint32_t *ids, size_t most)
 {
     size_t n = 0;
@@ -45,7 +47,8 @@ size_t swn_plan_gather(struct swn_engine *e, uint32_t *ids, size_t most)
         size_t len = swn_access_order_cycle(e->weights.order, &t->cursor, cycle, most);
         for (size_t i = 0; i < len && n < most; i++) {
             struct swn_weight *weight = swn_weight_of(e, cycle[i]);
-            if (!weight || swn_tensor_of(weight->range)->written || seen[weight - e->weights.all])
+            if (!weight || swn_tensor_of(weight->range)->written || swn_is_mixture(weight->range) ||
+                seen[weight - e->weights.all])
                 continue;
             seen[weight - e->weights.all] = 1;
             ids[n++] = weight->id;
@@ -195,6 +198,7 @@ static void end_plan(struct swn_engine *e)
         swn_pool_set_pinned(e->pool, f, 0);
     swn_plan_candidate_free(plan);
     e->plan.planned = e->plan.short_of_disk = e->plan.replan.review_due = 0;
+    e->plan.experts_room = 0;
     e->plan.dirty = 1;
     e->nonweight.planned = 0;
     if (e->pool)
@@ -333,6 +337,33 @@ int swn_plan_is_short_of_disk(const struct swn_engine *e, const struct swn_plan_
                                   d->plan.compute_ns * (e->plan.short_of_disk ? STILL_SHORT : 1), d->disk.bytes_per_ns);
 }
 
+/* The chunks of mixtures that the plan in force has kept, as it did not know what they are, are not kept any
+ * more. Returns the bytes of all mixtures. */
+static size_t let_experts_go(struct swn_engine *e)
+{
+    size_t bytes = 0;
+    for (size_t i = 0; i < e->weights.count; i++) {
+        struct swn_range *r = e->weights.all[i].range; /* NULL: a free entry */
+        if (!r || !swn_is_mixture(r))
+            continue;
+        struct swn_chunks all = swn_residency_chunks(&e->res, r);
+        for (uint64_t c = all.first; c < all.end; c++)
+            swn_pool_chunk(e->pool, c)->plan_keep = 0;
+        e->features.tiling->slice_set(e, r, 0);
+        e->weights.all[i].oversize = 0;
+        bytes += (all.end - all.first) * swn_pool_unit(e->pool);
+    }
+    return bytes;
+}
+
+/* What the plan leaves of the budget is for experts. */
+static size_t room_for_experts(const struct swn_plan_candidate *d, size_t mixtures)
+{
+    uint64_t taken = d->nonweight + d->straddle + d->plan.ring_bytes + d->plan.kept_bytes;
+    uint64_t left = d->goal > taken && d->keep ? d->goal - taken : 0;
+    return left < mixtures ? (size_t)left : mixtures;
+}
+
 /* There was room for the longest possible order; the plan keeps only what it needs. */
 static void give_back(struct swn_plan_candidate *d)
 {
@@ -351,6 +382,8 @@ int swn_plan_commit(struct swn_engine *e, struct swn_plan_candidate *d)
         e->features.placement->refuse(e);
     e->plan.planned = 1;
     swn_ring_resize(e, d->plan.ring_bytes + d->straddle); /* first, as slices have to fit */
+    size_t unit = swn_pool_unit(e->pool), mixtures = let_experts_go(e);
+    e->plan.experts_room = room_for_experts(d, mixtures) / unit * unit;
     apply(e, d->weights, d->ids, d->n);
     e->plan.short_of_disk = swn_plan_is_short_of_disk(e, d);
     swn_ring_shrink(e);

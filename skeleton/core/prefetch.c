@@ -14,6 +14,7 @@
 #include "skeleton/core/eviction.h"
 #include "skeleton/core/prefetch.h"
 #include "skeleton/core/plan.h"
+#include "skeleton/engine/experts.h"
 #include "skeleton/engine/weights.h"
 #include "skeleton/engine/accounting.h"
 #include "skeleton/core/residency_steps.h"
@@ -27,6 +28,10 @@
 #define UNTRIED_RING 4
 /* This part of the budget is for what is needed soon. */
 #define SOON_PART 4
+/* So many times in a row a mixture has to have had the experts of the one before it: once it may be chance. */
+#define FOLLOWS_SURELY 2
+/* This part of the room for experts is for those that are read ahead. */
+#define AHEAD_PART 2
 /* Frames that leave together. */
 #define EVICTED_TOGETHER 4
 
@@ -57,12 +62,13 @@ static int may_make_room(const struct swn_engine *e, const struct swn_frame *f, 
 }
 
 /* The frame that may leave for another one; or NULL. That is the least recently used one of the ring
- * that nothing wants; then the one that the announced order needs last, if that is behind the read that the frame is
- * for; frames that were read ahead by the learned order leave only where nothing else can. A frame that the plan keeps
- * leaves only in the place of one that the announced order reads several times, and sooner. */
+ * that nothing wants; then the expert that is used least often; then the one that the announced order needs
+ * last, if that is behind the read that the frame is for; frames that were read ahead by the learned order leave only
+ * where nothing else can. A frame that the plan keeps leaves only in the place of one that the announced order reads
+ * several times, and sooner. */
 static struct swn_frame *stale_frame(struct swn_engine *e, const struct reader *reader)
 {
-    struct swn_frame *ahead = NULL, *last = NULL, *kept = NULL;
+    struct swn_frame *ahead = NULL, *last = NULL, *kept = NULL, *rarest = NULL;
     for (struct swn_frame *f = swn_pool_first(e->pool); f; f = f->next) {
         uint32_t next = swn_frame_use(f)->next;
         if (!swn_frame_may_go(e, f))
@@ -78,16 +84,23 @@ static struct swn_frame *stale_frame(struct swn_engine *e, const struct reader *
                 last = f;
             continue;
         }
-        if (!swn_frame_use(f)->wanted)
+        if (!swn_frame_use(f)->wanted && !swn_frame_has_experts(f))
             return f;
-        ahead = f; /* the one that is needed last, as they were read in order */
+        if (!swn_frame_use(f)->wanted)
+            rarest = swn_frame_rarer(e, f, rarest);
+        else
+            ahead = f; /* the one that is needed last, as they were read in order */
     }
+    if (rarest)
+        return rarest;
     return reader->force && ahead ? ahead : swn_reclaim_kept_instead(kept, last) ? kept : last;
 }
 
 /* Whether f may leave with `first`, which is the one whose leaving costs least. */
-static int may_go_with(const struct swn_engine *e, const struct swn_frame *f, const struct swn_frame *first)
+static int may_go_with(struct swn_engine *e, const struct swn_frame *f, const struct swn_frame *first)
 {
+    if (swn_frame_has_experts(f) && (!swn_frame_has_experts(first) || !swn_frames_of_one_expert(f, first)))
+        return 0;
     const struct swn_frame_use *use = swn_frame_use(f);
     int is_needed_later = swn_frame_use(first)->next ? use->next >= swn_frame_use(first)->next : !use->next;
     return is_needed_later && !f->pinned_by_plan && (use->next || !use->wanted) && swn_frame_may_go(e, f);
@@ -238,10 +251,18 @@ static size_t ring_frames(const struct swn_engine *e)
     return e->plan.ring_goal / swn_pool_unit(e->pool);
 }
 
+/* The frames of the ring, and those for experts. */
+static size_t all_frames(const struct swn_engine *e)
+{
+    return swn_ring_goal(e) / swn_pool_unit(e->pool);
+}
+
 /* How far the learned order is followed, for all threads together. */
 static size_t window_frames(const struct swn_engine *e)
 {
     size_t soon = e->budget.limit / SOON_PART / swn_pool_unit(e->pool), ring = ring_frames(e);
+    /* Room for experts is left over where everything else is kept, so that they are all that is read ahead. */
+    ring += e->plan.experts_room / AHEAD_PART / swn_pool_unit(e->pool);
     return e->config.stores & SWN_MANY_MODELS && !e->plan.planned && soon > ring ? soon : ring;
 }
 
@@ -288,14 +309,14 @@ static struct swn_frame *place(struct swn_engine *e, const struct swn_range *r, 
     }
     /* Frames that the plan keeps do not make room for the ring, nor for more kept frames. */
     int push = force && !e->plan.planned, kept = c->plan_keep && !room_for_frame(e, r, push), room = kept;
-    if (!room && (swn_pool_ring(e->pool) < ring_frames(e) || swn_ring_may_exceed(e, swn_pool_unit(e->pool))))
+    if (!room && (swn_pool_ring(e->pool) < all_frames(e) || swn_ring_may_exceed(e, swn_pool_unit(e->pool))))
         room = !room_for_frame(e, r, push);
     if (!room && (f = stale_frame(e, reader))) {
         int is_idle = swn_reclaim_is_idle(e, f);
         /* The next plan brings kept frames back, once the order is settled again. */
         e->plan.dirty |= f->pinned_by_plan && !is_idle;
         /* A model that was idle gets what the plan keeps of it in the place of what others had. */
-        kept = c->plan_keep && (f->pinned_by_plan || (is_idle && swn_pool_ring(e->pool) > ring_frames(e)));
+        kept = c->plan_keep && (f->pinned_by_plan || (is_idle && swn_pool_ring(e->pool) > all_frames(e)));
         evict_run(e, f);
         room = 1;
     }
@@ -452,6 +473,30 @@ static int prefetch_bytes(struct swn_engine *e, struct ahead *a, const struct sw
     return 1;
 }
 
+/* Prefetches the experts of r that the list has from its i-th on. */
+static int prefetch_experts(struct swn_engine *e, struct ahead *a, const struct swn_range *r,
+                            const struct swn_expert_list *list, size_t i)
+{
+    size_t from, upto;
+    for (; i < list->n; i++) {
+        swn_expert_bounds(r, list->numbers[i], &from, &upto);
+        if (from < upto && !prefetch_bytes(e, a, r, from, upto))
+            return 0;
+    }
+    return 1;
+}
+
+/* Of a mixture only experts are read ahead that it is going to read: those that the weight before it reads, if that
+ * has been so the last times. Otherwise *list is NULL for the mixtures behind it. */
+static int prefetch_mixture(struct swn_engine *e, struct ahead *a, const struct swn_range *r,
+                            const struct swn_expert_list **list)
+{
+    const struct swn_mixture *p = &swn_tensor_of(r)->mixture;
+    if (!*list || p->follows < FOLLOWS_SURELY || (*list)->count != p->count)
+        *list = NULL;
+    return !*list || prefetch_experts(e, a, r, *list, 0);
+}
+
 static int prefetch_one(struct swn_engine *e, struct ahead *a, const struct swn_range *r)
 {
     return prefetch_bytes(e, a, r, 0, r->len);
@@ -488,7 +533,8 @@ static void prefetch_untried(struct swn_engine *e, struct swn_thread_state *t, u
 /* Whether a read ahead of all of r could be of use: not if it is the larger part of the memory. */
 static int is_worth_reading(const struct swn_engine *e, const struct swn_range *r)
 {
-    return r->len <= e->budget.limit / 2 && !(swn_is_weight(r) && e->weights.all[r->weight].oversize);
+    return r->len <= e->budget.limit / 2 && !swn_is_mixture(r) &&
+           !(swn_is_weight(r) && e->weights.all[r->weight].oversize);
 }
 
 /* Notes of each frame where the announced order needs it next. */
@@ -536,6 +582,10 @@ static void walk_ahead(struct swn_engine *e, struct ahead *a)
         !prefetch_bytes(e, a, slice, t->slicing - slice->addr, t->slicing_end - slice->addr))
         return;
     uint32_t before = t->cursor.before, at = t->cursor.at;
+    const struct swn_expert_list *list = t->experts && t->experts->is_told ? t->experts : NULL;
+    struct swn_weight *reads = list && list->range_id ? swn_weight_of(e, at) : NULL;
+    if (reads && reads->range->id == list->range_id && !prefetch_experts(e, a, reads->range, list, list->next))
+        return;
     if (!walk_announced(e, a, &before, &at) || swn_announced_is_all(e))
         return;
     size_t most = e->weights.live + 2 < CHAIN_MOST ? e->weights.live + 2 : CHAIN_MOST;
@@ -550,7 +600,8 @@ static void walk_ahead(struct swn_engine *e, struct ahead *a)
         }
         before = at;
         at = next;
-        if (!prefetch_one(e, a, weight->range))
+        if (!(swn_is_mixture(weight->range) ? prefetch_mixture(e, a, weight->range, &list)
+                                            : prefetch_one(e, a, weight->range)))
             return;
     }
 }

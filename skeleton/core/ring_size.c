@@ -30,6 +30,11 @@ void swn_ring_resize(struct swn_engine *e, size_t bytes)
     e->plan.ring_goal = bytes > unit ? bytes : unit;
 }
 
+size_t swn_ring_goal(const struct swn_engine *e)
+{
+    return e->plan.ring_goal + e->plan.experts_room;
+}
+
 int swn_ring_may_exceed(struct swn_engine *e, size_t bytes)
 {
     size_t now = swn_nonweight_bytes(e), peak = swn_nonweight_needed(e), growth = peak > now ? peak - now : 0;

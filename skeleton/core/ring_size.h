@@ -9,6 +9,8 @@
 
 /* Bytes of the ring's frames, in use or free. */
 size_t swn_ring_bytes(struct swn_engine *e);
+/* Bytes of the ring's frames, and of those for experts, as the plan has them. */
+size_t swn_ring_goal(const struct swn_engine *e);
 /* The size of the staging ring before there is a plan. */
 size_t swn_ring_first(struct swn_engine *e);
 /* Sets the size of the staging ring to `bytes`, rounded to whole frames, at least one. */

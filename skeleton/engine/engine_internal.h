@@ -92,7 +92,9 @@ struct swn_thread_state {
     size_t nonweight;       /* most nonweight bytes since then, likewise */
     uintptr_t slicing;      /* where the next slice begins of the weight that its operator is going through; 0: none */
     uintptr_t slicing_end;  /* the end of the bytes that the operator needs of it */
-    int starved;            /* its prefetch ended because there was no frame */
+    struct swn_expert_list *experts;    /* of the mixture that it reads or has read last (skeleton/engine/experts.h); or
+                                       NULL */
+    int starved;                        /* its prefetch ended because there was no frame */
     struct swn_activation_plan *places; /* of its activations; NULL before its first pass has ended */
     struct swn_row_reading
         *reading; /* kept for the next rows that the thread looks up, see skeleton/tiling/row_gather.c; or NULL */
@@ -105,6 +107,7 @@ struct swn_thread_state {
 struct source;
 struct swn_row;
 struct swn_row_reading;
+struct swn_expert_list;
 
 /* The state of the engine from start to exit. */
 struct swn_life {
@@ -152,6 +155,7 @@ struct swn_weights {
     size_t resident_bytes; /* of resident ranges that are weights */
     uint64_t accesses;     /* weights read so far */
     struct swn_access_order *order;
+    uint32_t epoch; /* of the counts of uses of experts */
 };
 
 struct swn_operators {
@@ -178,9 +182,10 @@ struct swn_plan_state {
     int short_of_disk; /* its passes are short of the disk, see scheduler/planner/plan.h */
     int pressed;       /* the budget has been full */
     uint64_t made, access;
-    uint64_t since_ns; /* since when a plan for this budget has been in force */
-    size_t ring_goal;  /* bytes of the staging ring's frames */
-    size_t lent_from;  /* the ring's size without lent room, or 0 */
+    uint64_t since_ns;   /* since when a plan for this budget has been in force */
+    size_t ring_goal;    /* bytes of the staging ring's frames */
+    size_t lent_from;    /* the ring's size without lent room, or 0 */
+    size_t experts_room; /* bytes of further frames, for experts, which stay by how often they are used */
     struct swn_replan replan;
 };
 

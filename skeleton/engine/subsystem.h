@@ -121,6 +121,8 @@ struct swn_tiling {
     void (*slice_next)(struct swn_thread_state *t, const struct swn_arg *arg, size_t off);
     /* The operator is done with a `sliced` argument. */
     void (*slice_end)(struct swn_engine *e, struct swn_op *op, struct swn_arg *arg);
+    /* The operator is done with an argument of which it reads experts. */
+    void (*experts_end)(struct swn_engine *e, struct swn_arg *arg);
     /* Sets whether r's operator takes it in slices, as the plan, or without one the ring, demands. */
     void (*slice_set)(struct swn_engine *e, struct swn_range *r, int sliced);
 };

@@ -21,6 +21,15 @@ struct swn_slicing {
     uint64_t budget;       /* the budget in which it was given up, or got longer slices; 0: neither */
 };
 
+/* A mixture: a weight of which operators read experts, see skeleton/engine/experts.h; count 0: it is none. */
+struct swn_mixture {
+    uintptr_t first;
+    size_t each, count;
+    unsigned follows; /* how many times in a row its experts had the numbers of the mixture read before it */
+    unsigned reads;   /* since the epoch began */
+    uint32_t epoch;
+};
+
 struct swn_tensor {
     /* how it is used */
     uint64_t alloc_seq, last_use; /* in outermost operators */
@@ -49,6 +58,8 @@ struct swn_tensor {
     int sliced;        /* the part that is not in memory is lent slice by slice */
     size_t slice;      /* bytes of each slice but the last */
     struct swn_slicing slicing;
+
+    struct swn_mixture mixture;
 };
 
 static inline struct swn_tensor *swn_tensor_of(const struct swn_range *r)

@@ -2,6 +2,7 @@
 #include "skeleton/engine/engine_internal.h"
 #include "skeleton/engine/subsystem.h"
 #include "skeleton/tiling/fill.h"
+#include "skeleton/tiling/expert.h"
 #include "skeleton/tiling/row_gather.h"
 #include "skeleton/tiling/slice.h"
 #include "skeleton/tiling/trial_memory.h"
@@ -21,6 +22,8 @@ static void services(struct swn_engine *e, struct swn_runtime_services *out)
     out->tiling.trial_room = swn_trial_room;
     out->tiling.copy_room = swn_slice_copy_room;
     out->tiling.rows_copy = swn_gather_rows;
+    out->tiling.experts_begin = swn_experts_begin;
+    out->tiling.expert_lend = swn_expert_lend;
     out->tiling.fill_begin = swn_fill_begin;
     out->tiling.fill_next = swn_fill_next;
     out->tiling.fill_end = swn_fill_end;
@@ -32,6 +35,7 @@ static const struct swn_tiling tiling = {
     .rows_forget = swn_rows_forget,
     .slice_next = swn_slice_next,
     .slice_end = swn_slice_end,
+    .experts_end = swn_experts_end,
     .slice_set = swn_slice_set,
 };
 

@@ -91,3 +91,20 @@ def test_large_fills_have_the_same_numbers(torch):
     harness.assert_bounded(run)
     # Two times three types, and two more; through a shared mapping they would not count.
     assert run.stats["spilled_bytes"] >= 8 * 20 * MIB, run.describe()
+
+
+@pytest.mark.parametrize("torch", [harness.TORCH213], ids=lambda torch: torch.name, indirect=True)
+def test_of_a_mixture_only_chosen_experts_are_read(torch):
+    """128 MiB of experts, of which a token chooses 16 MiB, within 72 MiB: about half of what it chooses has to be read."""
+    run = harness.both(torch, "mixture", budget=72)[1]
+    harness.assert_streamed(run)
+    harness.assert_bounded(run)
+    notes = run.record["notes"]
+    # Of uniform choices it does not matter which experts stay. There is room for all but the dense layers, what a token
+    # computes with and two frames of the ring.
+    read, routed = sum(notes["read_bytes"][20:]), sum(notes["routed_bytes"][20:])
+    missing = 1 - (72 - 8) * MIB / notes["expert_bytes"]
+    assert read <= 1.1 * missing * routed, (read / routed, missing, run.describe())
+    # From the first step on nothing is read whole, and once there is a plan nothing through a mapping.
+    assert max(notes["read_bytes"]) <= max(notes["routed_bytes"]) + 16 * MIB, run.describe()
+    assert run.own_lines() == [], run.describe()
