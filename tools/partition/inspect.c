@@ -7,19 +7,34 @@
 #include <string.h>
 
 #include "tools/partition/partition_tool.h"
+#include "scheduler/planner/model.h"
 #include "scheduler/planner/partition_minmax.h"
 #include "base/size.h"
 
 struct summary {
     const char *path, *kind;
     const struct swn_store *s;
-    uint64_t *memory_bytes; /* per layer */
-    uint32_t *dtypes;       /* per layer: bit (1 << enum swn_dtype) */
-    uint64_t bytes, smallest_budget;
+    uint64_t *memory_bytes;          /* per layer */
+    uint32_t *dtypes;                /* per layer: bit (1 << enum swn_dtype) */
+    uint64_t bytes, smallest_budget; /* the latter: of programs that load blocks */
+    uint64_t library_least; /* of the preload library, without what a program's other tensors take; 0: unknown */
     uint64_t encoded_bytes, copied_bytes; /* of compressed extents, and of the extents that have one */
     size_t largest;                       /* layer */
 };
 _Static_assert(SWN_DTYPE_COUNT <= 32, "element types as bits of a word");
+
+static uint64_t least_of_library(const char *path)
+{
+    char why[SWN_MODEL_WHY];
+    struct swn_model model;
+    const struct swn_model_opts opts = {0};
+    if (swn_model_load(&model, path, &opts, why))
+        return 0;
+    struct swn_predict predict = swn_model_predict(&model);
+    uint64_t least = swn_predict_least(&predict);
+    swn_model_free(&model);
+    return least;
+}
 
 static int summarise(struct summary *m)
 {
@@ -40,6 +55,7 @@ static int summarise(struct summary *m)
         m->copied_bytes += s->extents[i].compressed ? s->extents[i].bytes : 0;
     }
     m->smallest_budget = swn_partition_minmax_budget(m->memory_bytes, s->layer_count);
+    m->library_least = least_of_library(m->path);
     return 0;
 }
 
@@ -67,13 +83,14 @@ static int print_json(const struct summary *m)
         largest = json_pack("{s:o s:I}", "name", swn_cli_json_text(s->layers[m->largest].name), "bytes",
                             (json_int_t)s->layers[m->largest].bytes);
     int whole = json_array_size(layers) == s->layer_count && json_array_size(sources) == s->source_count;
-    json_t *j = json_pack("{s:i s:o s:s s:o s:I s:I s:I s:I s:I s:I s:I s:o s:o s:I s:o}", "schema", 1, "path",
+    json_t *j = json_pack("{s:i s:o s:s s:o s:I s:I s:I s:I s:I s:I s:I s:o s:o s:I s:I s:o}", "schema", 1, "path",
                           swn_cli_json_text(m->path), "format", m->kind, "sources", sources, "layer_count",
                           (json_int_t)s->layer_count, "tensor_count", (json_int_t)s->tensor_count, "bytes",
                           (json_int_t)m->bytes, "store_bytes", (json_int_t)s->total_bytes, "copied_bytes",
                           (json_int_t)m->copied_bytes, "encoded_bytes", (json_int_t)m->encoded_bytes, "skipped_count",
                           (json_int_t)s->skipped_count, "skipped_first", swn_cli_json_text(s->skipped), "largest_layer",
-                          largest, "smallest_budget_bytes", (json_int_t)m->smallest_budget, "layers", layers);
+                          largest, "smallest_budget_bytes", (json_int_t)m->smallest_budget, "library_least_bytes",
+                          (json_int_t)m->library_least, "layers", layers);
     int rc = j && whole ? 0 : -ENOMEM;
     if (!rc)
         swn_cli_print_json(j, 0);
@@ -110,6 +127,9 @@ static int print_table(const struct summary *m)
                swn_format_mib(b, m->smallest_budget));
     }
     putchar('\n');
+    if (m->library_least)
+        printf("under the preload library: smallest budget %s and what the program's other tensors take at once\n",
+               swn_format_mib(a, m->library_least));
     if (m->copied_bytes)
         printf("%s of it can be read as %s\n", swn_format_mib(a, m->copied_bytes), swn_format_mib(b, m->encoded_bytes));
     part_say_skipped(s, m->path);

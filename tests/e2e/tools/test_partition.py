@@ -206,7 +206,7 @@ def test_inspect(checkpoints, disk):
     of_store = json.loads(part("inspect", "-o", "json", f"{disk}/s").stdout)
     assert of_checkpoint["schema"] == 1 and of_checkpoint["format"] == "torch" and of_store["format"] == "store"
     for key in ("layers", "layer_count", "tensor_count", "bytes", "store_bytes", "largest_layer",
-                "smallest_budget_bytes"):
+                "smallest_budget_bytes", "library_least_bytes"):
         assert of_checkpoint[key] == of_store[key]
     assert of_store["tensor_count"] == 15 and of_store["store_bytes"] == os.path.getsize(f"{disk}/s")
     assert of_store["largest_layer"] == {"name": "large", "bytes": 1 << 20}
@@ -215,8 +215,11 @@ def test_inspect(checkpoints, disk):
     assert by_name["c"]["dtypes"] == ["bfloat16", "bool"]
     assert by_name["e"]["bytes"] == 0 and by_name["e"]["memory_bytes"] == by_name["d"]["memory_bytes"] == 86016
     assert of_store["smallest_budget_bytes"] == (1 << 20) + 4096
+    # A model this small stays in memory whole; one of large layers is cut.
+    assert 1 << 20 < of_store["library_least_bytes"] <= sum(layer["memory_bytes"] for layer in of_store["layers"])
     table = part("inspect", f"{disk}/s").stdout
     assert "(top)" in table and "largest layer large (1.0 MiB)" in table
+    assert "under the preload library: smallest budget 1." in table
 
 
 def test_order_and_from_store(checkpoints, disk):
