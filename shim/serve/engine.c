@@ -41,6 +41,7 @@ struct entry {
         struct swn_activation *activation;
     };
     struct entry *of;          /* a request's model */
+    uintptr_t own;             /* a model's weight that it does not have from another model; 0: there is none */
     uint64_t activation_bytes; /* of a model whose backend does not say: the most that a request has taken */
 };
 
@@ -163,6 +164,44 @@ static void note_need(struct entry *model, uint64_t before)
     model->activation_bytes = peak > model->activation_bytes ? peak : model->activation_bytes;
 }
 
+/* Whether another model has the weight. */
+static int is_shared(const struct entry *e, uintptr_t address)
+{
+    for (const struct entry *other = engine.models; other; other = other->next)
+        for (uint32_t g = 0; other != e && g < engine.backend->groups(other->model); g++) {
+            size_t count;
+            const struct swn_serving_weight *weights = engine.backend->weights(other->model, g, &count);
+            for (size_t i = 0; i < count; i++)
+                if (weights[i].address == address)
+                    return 1;
+        }
+    return 0;
+}
+
+static int is_less(const struct swn_serving_weight *a, const struct swn_serving_weight *b)
+{
+    return a->bytes != b->bytes ? a->bytes < b->bytes : a->address < b->address;
+}
+
+/* The model's largest weight that was not there before it. */
+static uintptr_t own_weight(const struct entry *e)
+{
+    struct swn_serving_weight bound = {.address = UINTPTR_MAX, .bytes = SIZE_MAX}, largest;
+
+    do {
+        largest = (struct swn_serving_weight){0};
+        for (uint32_t g = 0; g < engine.backend->groups(e->model); g++) {
+            size_t count;
+            const struct swn_serving_weight *weights = engine.backend->weights(e->model, g, &count);
+            for (size_t i = 0; i < count; i++)
+                if (is_less(&weights[i], &bound) && is_less(&largest, &weights[i]))
+                    largest = weights[i];
+        }
+        bound = largest;
+    } while (largest.address && is_shared(e, largest.address));
+    return largest.address;
+}
+
 static enum swn_engine_status load(const struct swn_engine_message *m, struct swn_engine_message *answer)
 {
     enum swn_engine_status status;
@@ -181,6 +220,7 @@ static enum swn_engine_status load(const struct swn_engine_message *m, struct sw
     }
     if (engine.backend->batching)
         engine.backend->batching(e->model, m->batch_most, (int)m->may_differ);
+    e->own = own_weight(e);
     answer->groups = engine.backend->groups(e->model);
     answer->weight_bytes = engine.backend->weight_bytes(e->model);
     engine.backend->describe(e->model, engine.tensors, &answer->inputs, &answer->outputs);
@@ -253,7 +293,7 @@ static void announce(const struct turn *t)
         const struct swn_serving_weight *weights = engine.backend->weights(of->model, t->steps[i].group, &count);
         n = append(n, weights, count);
     }
-    engine.library->announce(engine.announced, n);
+    engine.library->announce(engine.announced, n, t->request->of->own);
 }
 
 /* Outputs that fit into the room which RUN has for them go there at once: one message less to and fro. */

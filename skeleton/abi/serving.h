@@ -14,11 +14,11 @@
 extern "C" {
 #endif
 
-#define SWN_SERVING_ABI 6u
+#define SWN_SERVING_ABI 7u
 #define SWN_SERVING_CONTENT 2 /* numbers that tell a weight's bytes */
 #define SWN_SERVING_SYMBOL "swn_serving_services"
 
-#define SWN_ANNOUNCED_MOST 1024 /* reads of weights that an announcement foretells; more are not looked at */
+#define SWN_ANNOUNCED_MOST 16384 /* reads of weights that an announcement foretells; more are not looked at */
 
 /* A tensor that steps of a model read: the address of its storage, and the storage's bytes. */
 struct swn_serving_weight {
@@ -42,8 +42,9 @@ struct swn_serving_services {
     /* The weights that operators will read next, in this order, in place of what was announced before. A weight is
      * there once for each time that it will be read. Weights are read ahead in this order, and those leave memory first
      * that it needs last, or not at all. Wrong orders cost time and no more. n = 0: nothing is known, and the order
-     * that the library has learned itself counts. Any thread; the operators are those of one thread. */
-    void (*announce)(const struct swn_serving_weight *weights, size_t n);
+     * that the library has learned itself counts. own: the address of a weight of the model at work that it does not
+     * have from another model; 0: there is none. Any thread; the operators are those of one thread. */
+    void (*announce)(const struct swn_serving_weight *weights, size_t n, uintptr_t own);
     /* The process's budget; 0: there is none. */
     uint64_t (*budget)(void);
     /* What the bytes of a weight may be, without reading them: equal for weights with the same bytes, by the checksums

@@ -224,7 +224,7 @@ static void access(struct swn_engine *e, struct swn_thread_state *t, struct swn_
     }
     t->ready_ns = now;
     t->last_access = ++e->weights.accesses;
-    swn_announced_note_read(e, r);
+    swn_prefetch_note_read(e, r);
     struct swn_weight *weight = &e->weights.all[r->weight];
     if (weight->read_at && t->last_access - weight->read_at > weight->widest_gap)
         weight->widest_gap = t->last_access - weight->read_at;

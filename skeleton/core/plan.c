@@ -152,32 +152,63 @@ static size_t unit_of(const struct swn_engine *e, const struct swn_range *r)
                                                     : 0;
 }
 
-/* The file that all weights are of: that of one model; or NULL. */
-static const struct swn_extent_file *file_of_all(struct swn_engine *e, const struct swn_plan_candidate *d)
+/* The file that the weight is of: of a model; or NULL: its bytes are in memory. */
+static const struct swn_extent_file *file_of(struct swn_engine *e, uint32_t id)
 {
-    const struct swn_extent_file *file = NULL;
-    for (size_t i = 0; i < d->n; i++) {
-        struct swn_range *r = swn_weight_of(e, d->ids[i])->range;
-        if (atomic_load(&r->state) != SWN_FILE_BACKED || r->file == file)
-            continue;
-        if (file)
-            return NULL;
-        file = r->file;
-    }
-    return file;
+    struct swn_range *r = swn_weight_of(e, id)->range;
+    return atomic_load(&r->state) == SWN_FILE_BACKED ? r->file : NULL;
 }
 
-/* Whether a plan for these weights is of use. Of a program with many models it is for one that streams in every pass,
- * as it does not fit. What a plan keeps of others would be missing to the model that is asked, even where that fits. */
-static int is_worth_it(struct swn_engine *e, struct swn_plan_candidate *d)
+/* The file that most bytes of these weights are of, if it is that of more than half of them. Models may have weights in
+ * common, which are of the file of one of them. */
+static const struct swn_extent_file *file_of_most(struct swn_engine *e, const struct swn_plan_candidate *d)
+{
+    const struct swn_extent_file *most = NULL;
+    size_t lead = 0, all = 0, own = 0;
+    for (size_t i = 0; i < d->n; i++) {
+        const struct swn_extent_file *file = file_of(e, d->ids[i]);
+        size_t bytes = swn_weight_of(e, d->ids[i])->range->len;
+        if (!file)
+            continue;
+        all += bytes;
+        if (file == most) {
+            lead += bytes;
+        } else if (lead >= bytes) {
+            lead -= bytes;
+        } else {
+            most = file;
+            lead = bytes - lead;
+        }
+    }
+    for (size_t i = 0; i < d->n; i++)
+        own += file_of(e, d->ids[i]) == most ? swn_weight_of(e, d->ids[i])->range->len : 0;
+    return own > all / 2 ? most : NULL;
+}
+
+/* Of a program with many models a plan is for one. What it keeps of others would be missing to the model that is asked,
+ * even where that fits. */
+static void leave_one_model(struct swn_engine *e, struct swn_plan_candidate *d)
+{
+    size_t n = 0;
+    if (!(e->config.stores & SWN_MANY_MODELS))
+        return;
+    d->file = file_of_most(e, d);
+    for (size_t i = 0; i < d->n; i++) {
+        const struct swn_extent_file *file = file_of(e, d->ids[i]);
+        if (!file || file == d->file)
+            d->ids[n++] = d->ids[i];
+    }
+    d->n = n;
+}
+
+/* Whether a plan for these weights is of use: of many models, for one that streams in every pass, as it does not fit.
+ */
+static int is_worth_it(const struct swn_engine *e, const struct swn_plan_candidate *d)
 {
     uint64_t bytes = d->nonweight + d->straddle;
-    if (!(e->config.stores & SWN_MANY_MODELS))
-        return 1;
     for (size_t i = 0; i < d->n; i++)
         bytes += d->weights[i].bytes;
-    d->file = file_of_all(e, d);
-    return bytes > d->goal && d->file;
+    return !(e->config.stores & SWN_MANY_MODELS) || (bytes > d->goal && d->file);
 }
 
 /* Nothing is kept, reserved or sliced for it any more: as before the first plan. */
@@ -227,11 +258,17 @@ void swn_plan_weight_leaves(struct swn_engine *e, const struct swn_range *r)
 int swn_plan_candidate_make(struct swn_engine *e, struct swn_thread_state *t, struct swn_plan_candidate *out)
 {
     size_t most = e->weights.live * 4 + 16, peak = swn_nonweight_peak(e);
-    *out = (struct swn_plan_candidate){.ids = malloc(most * sizeof *out->ids),
-                                       .weights = malloc(most * sizeof *out->weights)};
-    size_t len = out->ids && out->weights ? swn_access_order_cycle(e->weights.order, &t->cursor, out->ids, most) : 0;
-    if (len && t->cursor.run >= len)
+    *out = (struct swn_plan_candidate){0};
+    /* A longer cycle has not been right as a whole: of models in any order there may be none. */
+    size_t right = t->cursor.run < most ? (size_t)t->cursor.run : most;
+    size_t len = swn_access_order_cycle(e->weights.order, &t->cursor, NULL, right);
+    if (!len)
+        return -EAGAIN;
+    out->ids = malloc(most * sizeof *out->ids);
+    out->weights = malloc(most * sizeof *out->weights);
+    if (out->ids && out->weights)
         out->n = swn_plan_gather(e, out->ids, most);
+    leave_one_model(e, out);
     out->disk = swn_plan_disk(e);
     size_t *count = malloc((out->n + 1) * sizeof *count);
     if (count)

@@ -202,6 +202,41 @@ static void compact(struct swn_frame *f)
     f->n = n;
 }
 
+/* Notes of f where the announced order needs it next. */
+static void place_frame(struct swn_engine *e, struct swn_frame *f)
+{
+    struct swn_frame_use *use = swn_frame_use(f);
+
+    use->next = 0;
+    for (unsigned i = 0; i < f->n; i++) {
+        uint32_t place = f->parts[i].range ? swn_announced_place(e, f->parts[i].range_id) : 0;
+        if (place && (!use->next || place < use->next))
+            use->next = place;
+    }
+    use->is_repeated = use->next && e->ops.announced.reads[use->next - 1].is_repeated;
+}
+
+void swn_prefetch_note_read(struct swn_engine *e, const struct swn_range *r)
+{
+    swn_announced_note_read(e, r);
+    if (!e->ops.announced.count || !e->pool)
+        return; /* no ordinary program announces anything */
+    struct swn_chunks all = swn_residency_chunks(&e->res, r);
+    for (uint64_t c = all.first; c < all.end; c++) {
+        struct swn_frame *f = swn_pool_chunk(e->pool, c)->frame;
+        if (f)
+            place_frame(e, f);
+    }
+}
+
+void swn_prefetch_unsettle(struct swn_engine *e, const struct swn_frame *f)
+{
+    size_t next = swn_frame_use(f)->next;
+
+    if (next && next <= e->ops.announced.settled)
+        e->ops.announced.settled = next - 1;
+}
+
 /* Starts reading the streamed bytes of the chunk that are not in its frame yet, unless a read into the frame is under
  * way. */
 static void fill(struct swn_engine *e, struct swn_frame *f, const void *cursor, int urgent)
@@ -218,6 +253,7 @@ static void fill(struct swn_engine *e, struct swn_frame *f, const void *cursor, 
         if (is_fetched(r) && !swn_pool_part_of(f, r) && !swn_residency_part(&e->res, f, r))
             break;
     }
+    place_frame(e, f);
     struct swn_frame_use *use = swn_frame_use(f);
     use->cursor = cursor;
     use->wanted = 1;
@@ -422,16 +458,6 @@ struct ahead {
     int fetch, missing;
 };
 
-/* The announced order reads f at this place, from 1 on; only the first one counts. */
-static void note_place(const struct swn_engine *e, struct swn_frame *f, uint32_t place)
-{
-    struct swn_frame_use *use = swn_frame_use(f);
-    if (use->next)
-        return;
-    use->next = place;
-    use->is_repeated = e->ops.announced.reads[place - 1].is_repeated;
-}
-
 /* 0: no more fits ahead. */
 static int prefetch_chunk(struct swn_engine *e, struct ahead *a, const struct swn_range *r, uint64_t chunk)
 {
@@ -457,8 +483,6 @@ static int prefetch_chunk(struct swn_engine *e, struct ahead *a, const struct sw
         a->t->starved = 1;
         return 0;
     }
-    if (a->place != BEHIND)
-        note_place(e, f, a->place);
     return 1;
 }
 
@@ -537,39 +561,29 @@ static int is_worth_reading(const struct swn_engine *e, const struct swn_range *
            !(swn_is_weight(r) && e->weights.all[r->weight].oversize);
 }
 
-/* Notes of each frame where the announced order needs it next. */
-static void place_frames(struct swn_engine *e)
-{
-    size_t at = 0;
-    if (!e->ops.announced.reads)
-        return; /* no ordinary program announces anything */
-    for (struct swn_frame *f = swn_pool_first(e->pool); f; f = f->next)
-        swn_frame_use(f)->next = 0;
-    for (struct swn_range *r; (r = swn_announced_next(e, &at));) {
-        struct swn_chunks all = swn_residency_chunks(&e->res, r);
-        for (uint64_t c = all.first; c < all.end; c++) {
-            struct swn_frame *f = swn_pool_chunk(e->pool, c)->frame;
-            if (f)
-                note_place(e, f, (uint32_t)at);
-        }
-    }
-}
-
-/* Walks along the announced order, until there is no frame that it needs later than a missing one. 0: there is none, or
- * the order does not say how the learned one goes on. Otherwise what follows, the last two weights, are in
- * before and last. */
+/* Walks along the announced order, from the first read that may be missing on, until there is no frame that it needs
+ * later than a missing one. 0: there is none, or the order does not say how the learned one goes on. Otherwise what
+ * follows, the last two weights, are in before and last. */
 static int walk_announced(struct swn_engine *e, struct ahead *a, uint32_t *before, uint32_t *last)
 {
-    size_t at = 0;
+    struct swn_announced *order = &e->ops.announced;
+    int is_all = swn_announced_is_all(e);
+    /* What follows is of no interest then, and all that is needed is known from its place. */
+    size_t at = is_all ? order->settled : 0;
+    for (struct swn_frame *f = at ? swn_pool_first(e->pool) : NULL; f; f = f->next)
+        a->frames += swn_frame_use(f)->next && swn_frame_use(f)->next <= at;
     for (struct swn_range *r; (r = swn_announced_next(e, &at));) {
         *before = *last;
         *last = swn_is_weight(r) ? e->weights.all[r->weight].id : 0;
         a->place = (uint32_t)at;
         if (is_worth_reading(e, r) && !prefetch_one(e, a, r))
             return 0;
+        if (a->missing && !a->fetch && is_all)
+            return 0;
+        order->settled = is_all ? at : 0;
     }
     a->place = BEHIND;
-    return *last != 0;
+    return *last != 0 && !is_all;
 }
 
 /* Walks along the announced order, and then along the learned order of t's next weights, as far as t's share of the
@@ -586,7 +600,7 @@ static void walk_ahead(struct swn_engine *e, struct ahead *a)
     struct swn_weight *reads = list && list->range_id ? swn_weight_of(e, at) : NULL;
     if (reads && reads->range->id == list->range_id && !prefetch_experts(e, a, reads->range, list, list->next))
         return;
-    if (!walk_announced(e, a, &before, &at) || swn_announced_is_all(e))
+    if (!walk_announced(e, a, &before, &at))
         return;
     size_t most = e->weights.live + 2 < CHAIN_MOST ? e->weights.live + 2 : CHAIN_MOST;
     for (size_t i = 0; i < most; i++) {
@@ -608,9 +622,8 @@ static void walk_ahead(struct swn_engine *e, struct ahead *a)
 
 void swn_prefetch_run(struct swn_engine *e, struct swn_thread_state *t)
 {
-    if (!e->pool || !e->fetch || e->config.without & SWN_WITHOUT_PREFETCH || (!t->cursor.at && !e->ops.announced.reads))
+    if (!e->pool || !e->fetch || e->config.without & SWN_WITHOUT_PREFETCH || (!t->cursor.at && !e->ops.announced.room))
         return;
-    place_frames(e);
     for (struct swn_frame *f = swn_pool_first(e->pool); f; f = f->next)
         if (swn_frame_use(f)->cursor == t && !swn_frame_use(f)->next)
             swn_frame_use(f)->wanted = 0;
@@ -625,8 +638,8 @@ void swn_prefetch_run(struct swn_engine *e, struct swn_thread_state *t)
 
 void swn_prefetch_announced(struct swn_engine *e, struct swn_thread_state *t)
 {
+    for (struct swn_frame *f = e->pool ? swn_pool_first(e->pool) : NULL; f; f = f->next)
+        place_frame(e, f);
     if (t)
         swn_prefetch_run(e, t);
-    else if (e->pool)
-        place_frames(e);
 }

@@ -89,7 +89,7 @@ uint64_t swn_serving_budget(void)
 }
 
 /* Reading begins at once where the thread has run operators before; else its first one begins it. */
-void swn_serving_announce(const struct swn_serving_weight *weights, size_t n)
+void swn_serving_announce(const struct swn_serving_weight *weights, size_t n, uintptr_t own)
 {
     SWN_SECTION();
     struct swn_engine *e = &swn_engine_one;
@@ -98,8 +98,8 @@ void swn_serving_announce(const struct swn_serving_weight *weights, size_t n)
     if (!atomic_load(&e->life.running))
         return;
     swn_lock(&e->lock);
-    if (e->ops.announced.count || n) {
-        swn_announced_set(e, weights, n);
+    if (e->ops.announced.count || n || own) {
+        swn_announced_set(e, weights, n, own);
         swn_prefetch_announced(e, t);
     }
     swn_unlock(&e->lock);

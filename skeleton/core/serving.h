@@ -11,6 +11,6 @@ uint64_t swn_serving_missing(const struct swn_serving_weight *weights, size_t n)
 void swn_serving_progress(uint64_t *read_bytes, uint64_t *wait_ns);
 uint64_t swn_serving_tensors(uint64_t *peak);
 uint64_t swn_serving_budget(void);
-void swn_serving_announce(const struct swn_serving_weight *weights, size_t n);
+void swn_serving_announce(const struct swn_serving_weight *weights, size_t n, uintptr_t own);
 
 #endif

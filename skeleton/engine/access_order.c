@@ -134,7 +134,8 @@ size_t swn_access_order_cycle(const struct swn_access_order *o, const struct swn
         uint32_t next = swn_access_order_next(o, before, at);
         if (!next)
             return 0;
-        weights[n] = next;
+        if (weights)
+            weights[n] = next;
         before = at;
         at = next;
         if (before == c->before && at == c->at)

@@ -32,8 +32,8 @@ int swn_access_order_record(struct swn_access_order *o, struct swn_cursor *c, ui
 /* The weight that follows (before, at), or 0 where that is unknown. */
 uint32_t swn_access_order_next(const struct swn_access_order *o, uint32_t before, uint32_t at);
 
-/* The cycle of a cursor: follows predictions from it until they return to it; fills weights[] in order, from the weight
- * after `at` to `at`. Its length, or 0 when the chain breaks or exceeds `max`. */
+/* The cycle of a cursor: follows predictions from it until they return to it; fills weights[], if it is not NULL, in
+ * order, from the weight after `at` to `at`. Its length, or 0 when the chain breaks or exceeds `max`. */
 size_t swn_access_order_cycle(const struct swn_access_order *o, const struct swn_cursor *c, uint32_t *weights,
                               size_t max);
 

@@ -8,50 +8,82 @@
 
 #include "skeleton/engine/engine_internal.h"
 
-#define PLACES (4 * (size_t)SWN_ANNOUNCED_MOST)
+#define FIRST_ROOM ((size_t)256)
 
-static int make_room(struct swn_announced *a)
+/* Room for n reads; the order before is lost. */
+static int make_room(struct swn_announced *a, size_t n)
 {
-    if (!a->reads &&
-        (a->reads = calloc(SWN_ANNOUNCED_MOST, sizeof *a->reads + PLACES / SWN_ANNOUNCED_MOST * sizeof *a->places)))
-        a->places = (uint16_t *)(a->reads + SWN_ANNOUNCED_MOST);
-    return a->reads ? 0 : -ENOMEM;
+    size_t room = a->room ? a->room : FIRST_ROOM;
+
+    while (room < n)
+        room *= 2;
+    if (room > a->room) {
+        free(a->reads);
+        free(a->weights);
+        a->reads = malloc(room * sizeof *a->reads);
+        a->weights = malloc(2 * room * sizeof *a->weights);
+        a->room = a->reads && a->weights ? room : 0;
+        a->slots = 2 * a->room;
+    }
+    if (!a->room)
+        return -ENOMEM;
+    memset(a->weights, 0, a->slots * sizeof *a->weights);
+    return 0;
 }
 
-/* Appends a read, and notes of it and of the first one of the same weight that there are several. */
+static struct swn_announced_weight *weight_of(const struct swn_announced *a, uint32_t id)
+{
+    size_t at = (uint32_t)(id * 2654435761u) & (a->slots - 1);
+
+    while (a->weights[at].id && a->weights[at].id != id)
+        at = (at + 1) & (a->slots - 1);
+    return &a->weights[at];
+}
+
+/* Appends a read, and notes of it and of the one before of the same weight that there are several. */
 static void append(struct swn_announced *a, uintptr_t address, uint32_t id)
 {
-    size_t at = id * (size_t)2654435761u % PLACES;
+    struct swn_announced_weight *weight = weight_of(a, id);
     struct swn_announced_read *read = &a->reads[a->count++];
+    uint32_t place = (uint32_t)a->count;
 
     *read = (struct swn_announced_read){.address = address, .id = id};
-    while (a->places[at] && a->reads[a->places[at] - 1].id != id)
-        at = (at + 1) % PLACES;
-    if (!a->places[at]) {
-        a->places[at] = (uint16_t)a->count;
+    if (!weight->id) {
+        *weight = (struct swn_announced_weight){.id = id, .next = place, .last = place};
         return;
     }
-    struct swn_announced_read *earlier = &a->reads[a->places[at] - 1];
+    struct swn_announced_read *earlier = &a->reads[weight->last - 1];
     a->repeated += 2u - earlier->is_repeated;
     read->is_repeated = earlier->is_repeated = 1;
+    earlier->again = weight->last = place;
 }
 
-int swn_announced_set(struct swn_engine *e, const struct swn_serving_weight *weights, size_t n)
+static int comes_and_goes(const struct swn_range *r)
+{
+    return r && atomic_load(&((struct swn_range *)(uintptr_t)r)->state) == SWN_FILE_BACKED;
+}
+
+int swn_announced_set(struct swn_engine *e, const struct swn_serving_weight *weights, size_t n, uintptr_t own)
 {
     struct swn_announced *a = &e->ops.announced;
+    const struct swn_range *of_model = own ? swn_arena_find(e->arena, own) : NULL;
 
-    a->first = a->count = a->repeated = 0;
+    a->first = a->count = a->repeated = a->settled = 0;
+    a->is_cut = n > SWN_ANNOUNCED_MOST;
+    a->is_told = comes_and_goes(of_model);
+    if (a->is_told)
+        a->file = of_model->file;
     if (!n)
         return 0;
-    if (make_room(a))
+    n = a->is_cut ? SWN_ANNOUNCED_MOST : n;
+    if (make_room(a, n))
         return -ENOMEM;
-    memset(a->places, 0, PLACES * sizeof *a->places);
-    for (size_t i = 0; i < n && a->count < SWN_ANNOUNCED_MOST; i++) {
+    for (size_t i = 0; i < n; i++) {
         const struct swn_range *r = swn_arena_find(e->arena, weights[i].address);
-        if (!r || atomic_load(&((struct swn_range *)(uintptr_t)r)->state) != SWN_FILE_BACKED)
+        if (!comes_and_goes(r))
             continue;
         append(a, weights[i].address, r->id);
-        a->file = a->count == 1 ? r->file : a->file;
+        a->file = a->count == 1 && !a->is_told ? r->file : a->file;
     }
     return 0;
 }
@@ -60,24 +92,32 @@ int swn_announced_is_all(const struct swn_engine *e)
 {
     const struct swn_announced *a = &e->ops.announced;
 
-    return e->config.stores & SWN_MANY_MODELS && a->reads && (!e->plan.planned || a->file != e->plan.in_force.file);
+    return e->config.stores & SWN_MANY_MODELS && a->room && !a->is_cut &&
+           (!e->plan.planned || a->file != e->plan.in_force.file);
 }
 
 void swn_announced_note_read(struct swn_engine *e, const struct swn_range *r)
 {
     struct swn_announced *a = &e->ops.announced;
-    size_t i = a->first;
 
-    if (atomic_load(&((struct swn_range *)(uintptr_t)r)->state) == SWN_FILE_BACKED)
+    if (!a->is_told && comes_and_goes(r))
         a->file = r->file;
-    while (i < a->count && (a->reads[i].id != r->id || a->reads[i].is_over))
-        i++;
-    if (i < a->count) {
-        a->reads[i].is_over = 1;
-        a->repeated -= a->reads[i].is_repeated;
+    struct swn_announced_weight *weight = a->count ? weight_of(a, r->id) : NULL;
+    if (weight && weight->next) {
+        struct swn_announced_read *read = &a->reads[weight->next - 1];
+        read->is_over = 1;
+        a->repeated -= read->is_repeated;
+        weight->next = read->again;
     }
     while (a->first < a->count && a->reads[a->first].is_over)
         a->first++;
+}
+
+uint32_t swn_announced_place(const struct swn_engine *e, uint32_t id)
+{
+    const struct swn_announced *a = &e->ops.announced;
+
+    return a->count ? weight_of(a, id)->next : 0;
 }
 
 struct swn_range *swn_announced_next(struct swn_engine *e, size_t *at)

@@ -60,7 +60,7 @@ static void announce(const unsigned *order, size_t n)
     CHECK(n <= 4 * WEIGHTS);
     for (size_t i = 0; i < n; i++)
         list[i] = (struct swn_serving_weight){.address = weights[order[i]].own, .bytes = WEIGHT_BYTES};
-    swn_serving_announce(list, n);
+    swn_serving_announce(list, n, 0);
 }
 
 /* An order that no pass had is read ahead before its first operator, and its operators wait for nothing. */
@@ -234,7 +234,7 @@ static void wrong_orders_do_no_harm(void *arg)
 
     (void)arg;
     begin();
-    swn_serving_announce(nothing, 3);
+    swn_serving_announce(nothing, 3, 0);
     CHECK(e->ops.announced.count == 0);
     announce(order, 6);
     for (unsigned i = 10; i < WEIGHTS; i++)
@@ -247,11 +247,43 @@ static void wrong_orders_do_no_harm(void *arg)
         op_read(&weights[i]);
     for (size_t i = 0; i < SWN_ANNOUNCED_MOST + 64; i++)
         many[i] = (struct swn_serving_weight){.address = weights[i % WEIGHTS].own, .bytes = WEIGHT_BYTES};
-    swn_serving_announce(many, SWN_ANNOUNCED_MOST + 64);
+    swn_serving_announce(many, SWN_ANNOUNCED_MOST + 64, 0);
     CHECK(e->ops.announced.count <= SWN_ANNOUNCED_MOST && e->ops.announced.count > SWN_ANNOUNCED_MOST / 4);
     for (unsigned i = WEIGHTS; i-- > 0;)
         op_read(&weights[i]);
     end();
+}
+
+/* A large model has thousands of weights, and is read ahead to its end, be it asked after another one. */
+static void many_weights_are_read_ahead(void *arg)
+{
+    enum { MANY = 1500 };
+    static struct tensor many[MANY];
+    static struct swn_serving_weight list[MANY];
+
+    (void)arg;
+    CHECK(engine_begin(2 * MANY * SWN_GRANULE + 32 * MIB, SWN_CONFIG_AUTO, NULL) == 0);
+    e->config.stores |= SWN_MANY_MODELS;
+    for (size_t i = 0; i < MANY; i++) {
+        CHECK(tensor_make(&many[i], SWN_GRANULE, i + 1));
+        list[i] = (struct swn_serving_weight){.address = many[i].own, .bytes = SWN_GRANULE};
+    }
+    pthread_mutex_lock(&e->lock);
+    CHECK(swn_open_pool(e) == 0);
+    for (struct swn_range *r = swn_arena_first(e->arena); r; r = r->next)
+        CHECK(atomic_load(&r->state) != SWN_RESIDENT || swn_spill_range(e, r) == 0);
+    pthread_mutex_unlock(&e->lock);
+    op_read(&many[0]); /* a thread that has computed */
+    swn_serving_announce(list, MANY, 0);
+    engine_reads_arrive();
+    CHECK(tensor_in_frames(&many[MANY / 2]) && tensor_in_frames(&many[MANY - 1]));
+    uint64_t stalls = e->counters.stalls;
+    for (size_t i = 0; i < MANY; i++)
+        op_read(&many[i]);
+    CHECK(e->counters.stalls == stalls);
+    for (size_t i = 0; i < MANY; i++)
+        tensor_free(&many[i]);
+    engine_is_empty();
 }
 
 /* No order: as if there had been none. */
@@ -313,6 +345,7 @@ IN_A_CHILD(repeated_reads_hold_weights, 120)
 IN_A_CHILD(kept_frames_make_room_for_turns, 120)
 IN_A_CHILD(wrong_orders_do_no_harm, 120)
 IN_A_CHILD(living_tensors_are_counted, 120)
+IN_A_CHILD(many_weights_are_read_ahead, 120)
 IN_A_CHILD(empty_order_ends_it, 120)
 IN_A_CHILD(from_another_thread, 120)
 
@@ -326,6 +359,7 @@ int main(void)
         cmocka_unit_test(test_kept_frames_make_room_for_turns),
         cmocka_unit_test(test_wrong_orders_do_no_harm),
         cmocka_unit_test(test_living_tensors_are_counted),
+        cmocka_unit_test(test_many_weights_are_read_ahead),
         cmocka_unit_test(test_empty_order_ends_it),
         cmocka_unit_test(test_from_another_thread),
     };

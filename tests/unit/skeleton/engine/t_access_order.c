@@ -157,6 +157,8 @@ static void tied_weight(void **state)
         assert_int_equal(visit_all(&c, weights, 7), 7);
     uint32_t cycle[16];
     assert_int_equal(swn_access_order_cycle(order, &c, cycle, 16), 7);
+    assert_int_equal(swn_access_order_cycle(order, &c, NULL, 7), 7);
+    assert_int_equal(swn_access_order_cycle(order, &c, NULL, 6), 0);
     for (size_t i = 0; i < 7; i++)
         assert_int_equal(cycle[i], weights[i]);
 }

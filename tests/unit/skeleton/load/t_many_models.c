@@ -29,6 +29,7 @@ static struct swn_engine *const e = &swn_engine_one;
 static struct model {
     unsigned n;
     struct tensor weights[MOST];
+    struct tensor *shared; /* another model's, which this one reads first */
 } models[MODELS];
 
 static void name_in_a_row(char *name, unsigned i)
@@ -71,21 +72,27 @@ struct answer {
 static struct answer ask(unsigned which, int is_told)
 {
     struct model *m = &models[which];
-    struct swn_serving_weight list[MOST];
+    struct tensor *all[MOST + 1];
+    struct swn_serving_weight list[MOST + 1];
     struct tensor activation;
     struct answer a = {0};
+    unsigned n = 0;
     uint64_t wait_ns, before;
 
     swn_serving_progress(&before, &wait_ns);
     a.stalls = e->counters.stalls;
+    if (m->shared)
+        all[n++] = m->shared;
     for (unsigned i = 0; i < m->n; i++)
-        list[i] = (struct swn_serving_weight){m->weights[i].own, WEIGHT_BYTES};
+        all[n++] = &m->weights[i];
+    for (unsigned i = 0; i < n; i++)
+        list[i] = (struct swn_serving_weight){all[i]->own, WEIGHT_BYTES};
     if (is_told)
-        swn_serving_announce(list, swn_serving_missing(list, m->n) ? m->n : 0);
+        swn_serving_announce(list, swn_serving_missing(list, n) ? n : 0, m->weights[0].own);
     engine_reads_arrive();
-    for (unsigned i = 0; i < m->n; i++) {
+    for (unsigned i = 0; i < n; i++) {
         CHECK(tensor_make(&activation, ACTIVATION, 7));
-        op_read(&m->weights[i]);
+        op_read(all[i]);
         engine_reads_arrive();
         CHECK(tensor_right(&activation, activation.own));
         tensor_free(&activation);
@@ -176,6 +183,47 @@ static void make_plan(void)
     CHECK(e->plan.planned && e->nonweight.planned && engine_kept_bytes() > 0);
 }
 
+/* The model that does not fit has a weight in common with one that was there before it. What the plan keeps of it is
+ * not read again, neither in passes of its own nor behind a read of that weight. */
+static void one_that_shares_a_weight(void *arg)
+{
+    static const unsigned sizes[MODELS] = {14, 5, 4, 4};
+    struct answer a = {0};
+
+    (void)arg;
+    begin(sizes);
+    models[0].shared = &models[1].weights[0];
+    make_plan();
+    for (unsigned i = 0; i < 3; i++)
+        a = ask(0, 1);
+    CHECK(a.read + engine_kept_bytes() <= 15 * WEIGHT_BYTES + SLACK);
+    for (unsigned i = 0; i < 3; i++)
+        ask(1, 1);
+    CHECK(ask(1, 1).read == 0);
+    for (unsigned i = 0; i < 40; i++) {
+        a = ask(0, 1);
+        if (i >= 7 && a.read + engine_kept_bytes() <= 15 * WEIGHT_BYTES + SLACK)
+            break;
+    }
+    CHECK(engine_kept_bytes() && a.read + engine_kept_bytes() <= 15 * WEIGHT_BYTES + SLACK);
+    end();
+}
+
+/* Models that fit each, and take turns, have no plan, whatever part of the turn is one model's. */
+static void turns_are_no_model(void *arg)
+{
+    static const unsigned sizes[MODELS] = {6, 4, 3, 2};
+
+    (void)arg;
+    begin(sizes);
+    for (unsigned i = 0; i < 20; i++) {
+        ask(0, 1);
+        ask(1, 1);
+    }
+    CHECK(!e->plan.planned && engine_kept_bytes() == 0);
+    end();
+}
+
 static void plan_is_over(void)
 {
     CHECK(!e->plan.planned && !e->plan.in_force.n && !e->plan.in_force.file);
@@ -243,13 +291,20 @@ IN_A_CHILD(others_do_not_end_it, 120)
 IN_A_CHILD(plan_ends_when_it_fits, 120)
 IN_A_CHILD(asked_again_untold, 120)
 IN_A_CHILD(one_that_does_not_fit, 120)
+IN_A_CHILD(one_that_shares_a_weight, 120)
+IN_A_CHILD(turns_are_no_model, 120)
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_asked_again),           cmocka_unit_test(test_asked_again_untold),
-        cmocka_unit_test(test_one_that_does_not_fit), cmocka_unit_test(test_its_plan_ends_with_it),
-        cmocka_unit_test(test_others_do_not_end_it),  cmocka_unit_test(test_plan_ends_when_it_fits),
+        cmocka_unit_test(test_asked_again),
+        cmocka_unit_test(test_asked_again_untold),
+        cmocka_unit_test(test_one_that_does_not_fit),
+        cmocka_unit_test(test_its_plan_ends_with_it),
+        cmocka_unit_test(test_others_do_not_end_it),
+        cmocka_unit_test(test_plan_ends_when_it_fits),
+        cmocka_unit_test(test_one_that_shares_a_weight),
+        cmocka_unit_test(test_turns_are_no_model),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
