@@ -25,18 +25,19 @@ struct swn_stats {
     uint64_t spilled_bytes;       /* written to the spill file */
     uint64_t deferred_bytes;      /* registered at load instead of read */
     uint64_t swap_ins;
-    uint64_t window_hits;       /* operators that found their weight read in */
-    uint64_t window_misses;     /* operators that had to use the weight's own address */
-    uint64_t stalls;            /* weights that operators waited for while they were read */
-    uint64_t stall_ns;          /* operators waiting for the disk */
-    uint64_t filled_bytes;      /* memory that came without pages: each is faulted in or zeroed once */
-    uint64_t dropped_bytes;     /* pages freed that tensors had, or that were kept for them */
-    uint64_t placed_bytes;      /* activations at their planned addresses */
-    uint64_t slices;            /* parts of weights lent one after the other to an operator */
-    uint64_t rows;              /* rows looked up in weights of which only the rows were read */
-    uint64_t fallback_reads;    /* pages read through the mappings */
-    uint64_t over_budget_bytes; /* at its peak */
-    uint64_t untracked_bytes;
+    uint64_t window_hits;            /* operators that found their weight read in */
+    uint64_t window_misses;          /* operators that had to use the weight's own address */
+    uint64_t stalls;                 /* weights that operators waited for while they were read */
+    uint64_t stall_ns;               /* operators waiting for the disk */
+    uint64_t filled_bytes;           /* memory that came without pages: each is faulted in or zeroed once */
+    uint64_t dropped_bytes;          /* pages freed that tensors had, or that were kept for them */
+    uint64_t placed_bytes;           /* activations at their planned addresses */
+    uint64_t slices;                 /* parts of weights lent one after the other to an operator */
+    uint64_t rows;                   /* rows looked up in weights of which only the rows were read */
+    uint64_t fallback_reads;         /* pages read through the mappings */
+    uint64_t over_budget_bytes;      /* at its peak */
+    uint64_t untracked_bytes;        /* of tensors that the library had no room for */
+    uint64_t untracked_weight_bytes; /* of weights in memory that PyTorch did not allocate */
     uint64_t passes;
     uint64_t read_errors;
     uint64_t plans;

@@ -55,6 +55,7 @@ static const struct field {
     FIELD(NUMBER, fallback_reads),
     FIELD(NUMBER, over_budget_bytes),
     FIELD(NUMBER, untracked_bytes),
+    FIELD(NUMBER, untracked_weight_bytes),
     FIELD(NUMBER, passes),
     FIELD(NUMBER, read_errors),
     FIELD(NUMBER, plans),

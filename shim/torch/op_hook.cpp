@@ -293,8 +293,8 @@ void add(Thread &t, const at::Tensor &tensor, swn_use use)
         arg.data = data;
         arg.bytes = storage->nbytes();
         arg.from = first;
-    } else if (t.tells && (use == SWN_USE_WEIGHT || use == SWN_USE_ROWS || use == SWN_USE_EXPERTS) &&
-               storage->nbytes() >= untracked_least && !mapped(data, storage->nbytes())) {
+    } else if (t.tells && (use == SWN_USE_WEIGHT || use == SWN_USE_EXPERTS) && storage->nbytes() >= untracked_least &&
+               !mapped(data, storage->nbytes())) {
         arg.mapped = 1; // by no file that the engine knows, which counts it
         arg.data = data;
         arg.bytes = bytes = storage->nbytes();

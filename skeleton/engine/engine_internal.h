@@ -243,6 +243,7 @@ struct swn_counters {
     uint64_t slices, rows, swap_ins, window_hits, window_misses, stalls, stall_ns, read_errors, allocs;
     uint64_t deferred;                /* bytes registered instead of read or copied */
     uint64_t untracked;               /* bytes of tensors for which the arena had no room */
+    uint64_t untracked_weights;       /* bytes of weights that PyTorch did not allocate: skeleton/load/untracked.h */
     uint64_t live_bytes, live_recent; /* of tensors; recent peak */
     uint64_t live_mark;               /* most of them, small ones too, since somebody asked last */
     uint64_t demand_peak;             /* peak */

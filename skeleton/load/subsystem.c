@@ -53,8 +53,8 @@ static void fork_child(struct swn_engine *e)
 
 static void stats(struct swn_engine *e, struct swn_stats *out)
 {
-    (void)e;
     swn_compressed_read_stats(out);
+    out->untracked_weight_bytes = swn_untracked_bytes(e);
 }
 
 static void at_exit(struct swn_engine *e)

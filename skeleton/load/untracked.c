@@ -3,6 +3,8 @@
 #include "skeleton/load/untracked.h"
 
 #include <stdatomic.h>
+#include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "base/log.h"
@@ -20,49 +22,94 @@
 
 struct place {
     uintptr_t data;
-    size_t bytes; /* 0: nobody's */
-    int reads;    /* up to 2: what is read once may be an input */
+    size_t bytes;
+    int reads; /* up to 2: what is read once may be an input */
 };
 
-static struct place places[PLACES]; /* by a hash of the address; guarded by the engine's lock */
+/* By address; no two have a byte in common. Guarded by the engine's lock. */
+static struct place places[PLACES];
 static size_t taken;
 static int said;
 
-static struct place *place_of(uintptr_t data)
+/* The first one that ends behind `at`. */
+static size_t place_behind(uintptr_t at)
 {
-    size_t i = (size_t)(((uint64_t)data >> 6) * 0x9e3779b97f4a7c15u >> 52) % PLACES;
-    while (places[i].bytes && places[i].data != data)
-        i = (i + 1) % PLACES;
-    return &places[i];
+    size_t low = 0, high = taken;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (places[middle].data + places[middle].bytes > at)
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    return low;
 }
 
-static void say(const struct swn_engine *e)
+static void take_out(struct swn_engine *e, size_t from, size_t end)
+{
+    for (size_t i = from; i < end; i++)
+        e->counters.untracked_weights -= places[i].reads == 2 ? places[i].bytes : 0;
+    memmove(places + from, places + end, (taken - end) * sizeof *places);
+    taken -= end - from;
+}
+
+/* Large arrays are mappings of their own, which end with them; MS_ASYNC does nothing but look. */
+static int is_gone(const struct place *p)
+{
+    uintptr_t from = p->data / SWN_PAGE * SWN_PAGE;
+    return msync((void *)from, p->data + p->bytes - from, MS_ASYNC) != 0;
+}
+
+static void forget_what_is_gone(struct swn_engine *e)
+{
+    for (size_t i = taken; i-- > 0;)
+        if (is_gone(&places[i]))
+            take_out(e, i, i + 1);
+}
+
+uint64_t swn_untracked_bytes(struct swn_engine *e)
+{
+    forget_what_is_gone(e);
+    return e->counters.untracked_weights;
+}
+
+static uint64_t much(const struct swn_engine *e)
+{
+    return e->config.verbose ? 1 : e->budget.limit / SAID_PART;
+}
+
+static void say(struct swn_engine *e)
 {
     char a[32];
-    if (said || e->counters.untracked < (e->config.verbose ? 1 : e->budget.limit / SAID_PART))
+    if (said || e->counters.untracked_weights < much(e) || swn_untracked_bytes(e) < much(e))
         return;
     said = 1;
     swn_say(
         "at least %s of weights lie in memory that PyTorch did not allocate (arrays of numpy's, files mapped shared or "
         "for reading "
         "only, shared memory); the budget does not cover them. torch.tensor(array), or mmap_mode=\"c\", brings them in",
-        swn_format_mib(a, e->counters.untracked));
+        swn_format_mib(a, e->counters.untracked_weights));
 }
 
 void swn_untracked_read(struct swn_engine *e, uintptr_t data, size_t bytes)
 {
-    struct place *p = place_of(data);
-    if (!p->bytes && taken == PLACES / 4 * 3)
+    if (bytes < SWN_GRANULE || bytes > UINTPTR_MAX - data)
         return;
-    taken += !p->bytes;
-    if (p->bytes != bytes) { /* other memory is there by now */
-        if (p->reads == 2)
-            e->counters.untracked -= p->bytes;
-        *p = (struct place){.data = data, .bytes = bytes};
+    size_t i = place_behind(data), end = place_behind(data + bytes);
+    end += end < taken && places[end].data < data + bytes;
+    if (end != i + 1 || places[i].data != data || places[i].bytes != bytes) { /* other memory is there by now */
+        take_out(e, i, end);
+        if (taken == PLACES)
+            forget_what_is_gone(e);
+        if (taken == PLACES)
+            return;
+        i = place_behind(data);
+        memmove(places + i + 1, places + i, (taken++ - i) * sizeof *places);
+        places[i] = (struct place){.data = data, .bytes = bytes};
     }
-    if (p->reads == 2 || ++p->reads < 2)
+    if (places[i].reads == 2 || ++places[i].reads < 2)
         return;
-    e->counters.untracked += bytes;
+    e->counters.untracked_weights += bytes;
     say(e);
 }
 

@@ -48,7 +48,7 @@ UNTRACKED = "did not allocate"
 def test_weights_that_pytorch_did_not_allocate(torch, how, disk):
     """32 MiB that the budget does not cover are counted, and said once."""
     _, run = harness.both(torch, "untracked", how, str(disk), budget=16)
-    assert run.stats["untracked_bytes"] == 32 * MIB, run.describe()
+    assert run.stats["untracked_weight_bytes"] == 32 * MIB, run.describe()
     said, = run.own_lines()
     assert UNTRACKED in said, run.describe()
 
@@ -56,5 +56,5 @@ def test_weights_that_pytorch_did_not_allocate(torch, how, disk):
 @pytest.mark.forked
 def test_copies_of_arrays_are_covered(torch113, disk):
     _, run = harness.both(torch113, "untracked", "copied", str(disk), budget=16)
-    assert run.stats["untracked_bytes"] == 0 and run.own_lines() == [], run.describe()
+    assert run.stats["untracked_weight_bytes"] == 0 and run.own_lines() == [], run.describe()
     harness.assert_bounded(run)

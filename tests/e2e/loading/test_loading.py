@@ -220,7 +220,7 @@ def test_mapped_by_numpy(torch113, when, disk):
     harness.assert_streamed(run)
     harness.assert_bounded(run)
     assert 5 * 8.9 * MIB < run.stats["demand_bytes"] < 6 * 8.9 * MIB, run.describe()
-    assert run.stats["untracked_bytes"] == 9 * MIB, run.describe()
+    assert run.stats["untracked_weight_bytes"] == 9 * MIB, run.describe()
     said, = run.own_lines()
     assert "9.0 MiB of weights" in said and "did not allocate" in said, run.describe()
 

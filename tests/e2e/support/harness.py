@@ -40,7 +40,7 @@ STATS_KEYS = frozenset(
     "schema pid budget_bytes minimum_bytes urgency demand_bytes resident_bytes peak_resident_bytes pool_bytes kept_bytes small_bytes "
     "streamed_bytes encoded_bytes decoded_bytes spilled_bytes deferred_bytes swap_ins window_hits window_misses stalls stall_ns "
     "filled_bytes dropped_bytes placed_bytes slices rows fallback_reads "
-    "over_budget_bytes untracked_bytes passes read_errors plans plan_reviews plan_budget_bytes plan_since_ns budget_since_ns bound_ns in_flight_ns unified unified_elided_bytes unified_copied_bytes device_budget_bytes "
+    "over_budget_bytes untracked_bytes untracked_weight_bytes passes read_errors plans plan_reviews plan_budget_bytes plan_since_ns budget_since_ns bound_ns in_flight_ns unified unified_elided_bytes unified_copied_bytes device_budget_bytes "
     "device_resident_bytes device_peak_bytes device_kept_bytes device_swap_ins device_swapped_bytes device_stall_ns fetch_path torch_version daemon_socket state name".split())
 
 

@@ -47,6 +47,7 @@ static const char *const numbers[] = {
     "fallback_reads",
     "over_budget_bytes",
     "untracked_bytes",
+    "untracked_weight_bytes",
     "passes",
     "read_errors",
     "plans",
