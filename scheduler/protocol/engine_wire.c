@@ -18,7 +18,7 @@ struct head {
     uint32_t model, group, groups;
     uint32_t inputs, outputs, weighed, text_bytes, foretold, is_stored;
     uint32_t batch_most, may_differ, following, joined;
-    uint64_t ns, weight_bytes, budget_bytes, read_bytes, wait_ns;
+    uint64_t ns, weight_bytes, budget_bytes, read_bytes, wait_ns, idle_bytes;
 };
 
 struct swn_engine_packet {
@@ -135,6 +135,7 @@ int swn_engine_wire_send(int socket, struct swn_engine_packet *p, const struct s
         .budget_bytes = m->budget_bytes,
         .read_bytes = m->read_bytes,
         .wait_ns = m->wait_ns,
+        .idle_bytes = m->idle_bytes,
     };
     if (tensors > 0)
         memcpy(p->tensors, m->tensors, at);
@@ -236,6 +237,7 @@ int swn_engine_wire_receive(int socket, struct swn_engine_packet *p, uint64_t bu
         .budget_bytes = h->budget_bytes,
         .read_bytes = h->read_bytes,
         .wait_ns = h->wait_ns,
+        .idle_bytes = h->idle_bytes,
         .is_stored = h->is_stored,
         .batch_most = h->batch_most,
         .may_differ = h->may_differ,

@@ -13,8 +13,8 @@
  *             outputs, of config.pbtxt
  *     UNLOAD  model                                         UNLOADED model
  *     RUN     request, model, group; inputs with group 0;   RAN      request, group, ns, read_bytes, wait_ns, joined;
- *             one output, which is room for outputs;                 outputs with the last group, is_stored; weights
- *             steps; following
+ *             one output, which is room for outputs;                 idle_bytes; outputs with the last group,
+ *             steps; following                                       is_stored; weights
  *     STORE   request; outputs with their offsets           STORED   request; the outputs are in the buffer
  *     BUDGET  budget_bytes: what tensors may take           BUDGETED budget_bytes: what they take at most from now on
  *     DROP    request: it is no longer wanted               (no answer)
@@ -40,7 +40,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define SWN_ENGINE_WIRE_VERSION 8
+#define SWN_ENGINE_WIRE_VERSION 9
 #define SWN_WIRE_TENSORS 64       /* inputs and outputs of one model, together */
 #define SWN_WIRE_GROUPS 64        /* layer groups of which a message tells the weights */
 #define SWN_WIRE_STEPS 16         /* that a message foretells */
@@ -147,11 +147,12 @@ struct swn_engine_message {
     uint64_t weight_bytes;        /* LOADED */
     uint64_t budget_bytes;        /* BUDGET, BUDGETED */
     uint64_t read_bytes, wait_ns; /* RAN: read from the disk meanwhile, for later groups too; waited for it */
-    uint32_t is_stored;           /* RAN: the outputs are in the buffer where they say, and the request is forgotten */
-    uint32_t batch_most;          /* LOAD: samples in one run; 0: the first dimension is nothing special */
-    uint32_t may_differ;          /* LOAD: 1: bits may differ as in a batch */
-    uint32_t following;           /* RUN */
-    uint32_t joined;              /* RAN: 1: the request ran by itself */
+    uint64_t idle_bytes; /* RAN: read before it, since the RAN before: in trials, while nothing was to be done */
+    uint32_t is_stored;  /* RAN: the outputs are in the buffer where they say, and the request is forgotten */
+    uint32_t batch_most; /* LOAD: samples in one run; 0: the first dimension is nothing special */
+    uint32_t may_differ; /* LOAD: 1: bits may differ as in a batch */
+    uint32_t following;  /* RUN */
+    uint32_t joined;     /* RAN: 1: the request ran by itself */
     const struct swn_wire_tensor *tensors; /* inputs + outputs of them */
     /* LOADED, RAN: the first `weighed` layer groups of requests of the model that begin now. These are other groups
      * than those of the request that RAN is about if the engine has divided the model anew. 0: not known. */

@@ -485,12 +485,12 @@ static void learn(struct swn_serving *s, unsigned engine, struct swn_served *mod
                                 .wait_ns = m->wait_ns,
                                 .read_bytes = m->read_bytes,
                                 .is_joined = m->joined != 1};
-    uint64_t before = e->read_total;
+    uint64_t before = e->read_total + m->idle_bytes;
     uint64_t own_bytes = m->group < model->times.count ? model->times.groups[m->group].missing_bytes : 0;
 
     for (uint32_t i = 0; i < m->outputs; i++)
         run.output_bytes += m->tensors[i].bytes;
-    e->read_total += m->read_bytes;
+    e->read_total = before + m->read_bytes;
     learn_ahead(s, e, model, before, own_bytes);
     swn_disk_rate_add(&e->disk, &run);
     if (m->status == SWN_ENGINE_OK)

@@ -71,7 +71,7 @@ struct swn_served_engine {
     unsigned quick;        /* ends in a row within QUICK_NS of a start, whatever was done */
     uint64_t started_ns;
     uint64_t starts;
-    uint64_t read_total;                        /* bytes that its engines have read in runs, one after the other */
+    uint64_t read_total;                        /* bytes that its engines have read, one after the other */
     struct swn_wire_step ahead[SWN_WIRE_STEPS]; /* what it was told last to read ahead */
     unsigned ahead_count;
     struct swn_disk_rate disk;

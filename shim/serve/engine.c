@@ -63,6 +63,7 @@ static struct {
     int socket;
     char *buffer;
     uint64_t buffer_bytes;
+    uint64_t told_bytes; /* of what libswapnet has read, what answers have told */
     struct entry *models, *requests;
     struct swn_wire_tensor tensors[SWN_WIRE_TENSORS];
     struct swn_wire_group groups[SWN_WIRE_GROUPS];
@@ -402,9 +403,11 @@ static unsigned run_some(struct turn *turns, unsigned count, int *rc)
                                                           : 1,
                                             .ns = ns / (n ? n : 1),
                                             .read_bytes = (read_bytes - read_before) / (n ? n : 1),
+                                            .idle_bytes = i ? 0 : read_before - engine.told_bytes,
                                             .wait_ns = (wait_ns - waited_before) / (n ? n : 1)};
         *rc = answer_turn(&turns[i], status, &answer);
     }
+    engine.told_bytes = read_bytes;
     return n ? n : 1;
 }
 

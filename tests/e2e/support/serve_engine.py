@@ -10,7 +10,7 @@ import sys
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "programs", "shared"))
 from serve_backend import ELEMENT, ELEMENTS, ServeError, Tensor  # noqa: E402
 
-MAGIC, VERSION, STEPS = 0x6E657773, 8, 16
+MAGIC, VERSION, STEPS = 0x6E657773, 9, 16
 OPS = "READY LOAD LOADED UNLOAD UNLOADED RUN RAN STORE STORED DROP BUDGET BUDGETED".split()
 OP = {name: number for number, name in enumerate(OPS, 1)}
 
@@ -20,7 +20,7 @@ class Head(ctypes.Structure):
         ("request", ctypes.c_uint64)] + [
         (name, ctypes.c_uint32) for name in ("model", "group", "groups", "inputs", "outputs", "weighed", "text_bytes", "foretold", "is_stored",
                                          "batch_most", "may_differ", "following", "joined")] + [
-        (name, ctypes.c_uint64) for name in ("ns", "weight_bytes", "budget_bytes", "read_bytes", "wait_ns")]
+        (name, ctypes.c_uint64) for name in ("ns", "weight_bytes", "budget_bytes", "read_bytes", "wait_ns", "idle_bytes")]
 
 
 class Group(ctypes.Structure):
@@ -46,6 +46,7 @@ class Engine:
                 pass_fds=(theirs.fileno(), self.memory), env=environment,
                 stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         self.requests, self.groups, self.last_groups, self.division = 0, [], [], {}
+        self.read_bytes = self.idle_bytes = 0  # that answers told
 
     def __enter__(self):
         return self
@@ -72,6 +73,8 @@ class Engine:
         if not packet:
             raise EOFError("the engine has closed its end")
         head = Head.from_buffer_copy(packet)
+        self.read_bytes += head.read_bytes + head.idle_bytes
+        self.idle_bytes += head.idle_bytes
         at, tensors = ctypes.sizeof(Head), []
         for _ in range(head.inputs + head.outputs):
             tensors.append(Tensor.from_buffer_copy(packet, at))

@@ -88,6 +88,7 @@ static void test_weights_of_groups_arrive_between_tensors_and_text(void **state)
                                         .weights = groups,
                                         .read_bytes = 5,
                                         .wait_ns = 6,
+                                        .idle_bytes = 7,
                                         .is_stored = 1,
                                         .text = "text"};
 
@@ -99,6 +100,7 @@ static void test_weights_of_groups_arrive_between_tensors_and_text(void **state)
     assert_memory_equal(&got.tensors[0], &t, sizeof t);
     assert_int_equal(got.read_bytes, 5);
     assert_int_equal(got.wait_ns, 6);
+    assert_int_equal(got.idle_bytes, 7);
     assert_int_equal(got.is_stored, 1);
     assert_string_equal(got.text, "text");
     groups[1].in_memory = 8; /* more than there is */
