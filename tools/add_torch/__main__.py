@@ -4,9 +4,12 @@ A KIND is aten or serve. `swapnetctl add-torch` has checked that TARGET is its u
 loaded beside its PyTorch once, so no half-made one is ever found.
 """
 import concurrent.futures
+import contextlib
+import fcntl
 import json
 import os
 import pathlib
+import re
 import shlex
 import shutil
 import subprocess
@@ -101,6 +104,36 @@ class Builder:
         return library
 
 
+@contextlib.contextmanager
+def opened(directory):
+    """Its descriptor; an OSError if it is a link or another user's."""
+    fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        if os.fstat(fd).st_uid != os.geteuid():
+            raise PermissionError(f"{directory} is another user's")
+        yield fd
+    finally:
+        os.close(fd)
+
+
+def remove_replaced(target):
+    """Backends of other builds of the same version: the swapnet that looked for them has been replaced. A process that has one mapped
+    keeps it. What add-torch did not put there stays."""
+    above, own = os.path.split(os.path.abspath(target))
+    version, hyphen, _ = own.rpartition("-")
+    for name in os.listdir(above):
+        if not hyphen or name == own or not re.fullmatch(re.escape(version) + "-[0-9a-f]{12}", name):
+            continue
+        with contextlib.suppress(OSError), opened(os.path.join(above, name)) as fd:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)  # who builds into it holds a lock
+            for part in os.listdir(fd):
+                if re.fullmatch(r"(aten|serve)-[0-9.]+(-precxx11)?\.so", part):
+                    os.unlink(part, dir_fd=fd)
+                elif part.startswith(".making-"):  # that compiler was killed
+                    shutil.rmtree(f"/proc/self/fd/{fd}/{part}", ignore_errors=True)
+            os.rmdir(os.path.join(above, name))
+
+
 def main():
     target, shipped, jobs, *kinds = sys.argv[1:]
     os.umask(0o077)
@@ -112,12 +145,16 @@ def main():
         say(f"PyTorch {info['VERSION']} needs nothing: swapnet came with {' and '.join(names.values())}")
         return
     recipe = json.loads((HERE / "recipe.json").read_text())
-    with tempfile.TemporaryDirectory(dir=target, prefix=".making-") as work:
+    with opened(target) as fd, tempfile.TemporaryDirectory(dir=target, prefix=".making-") as work:
+        with contextlib.suppress(OSError):  # where there are no locks, nobody gets the one to remove it
+            fcntl.flock(fd, fcntl.LOCK_SH)
         builder = Builder(info, recipe, pathlib.Path(work), max(1, int(jobs)))
         for kind in wanted:
             say(f"building {names[kind]} for PyTorch {info['VERSION']}")
             os.replace(builder.build(kind), os.path.join(target, names[kind]))
             say(f"{os.path.join(target, names[kind])} is there")
+    with contextlib.suppress(OSError):
+        remove_replaced(target)
 
 
 try:

@@ -1,4 +1,5 @@
 """swapnetctl add-torch builds backends for a PyTorch that swapnet was not built for, and only then does a program run under swapnet."""
+import fcntl
 import os
 import shutil
 import subprocess
@@ -89,16 +90,48 @@ def test_says_what_is_missing(prefix, disk):
     assert refused.returncode == 2 and "--jobs" in refused.stderr, refused
 
 
-def test_imports_nothing_from_the_working_directory(prefix, disk):
-    """The compilers are stand-ins that give the backend of this build, so that only the trial takes time."""
-    where, compiler = disk / "where", disk / "compiler"
-    where.mkdir()
-    for name in "ctypes", "json", "torch", "shutil":
-        (where / f"{name}.py").write_text(f"open({str(disk / 'was-run')!r}, 'w').close()\n")
+def stand_in(compiler):
+    """A compiler that gives the backend of this build, so that only the trial takes time."""
     compiler.write_text("#!/bin/sh\n"
                         'while [ $# -gt 1 ]; do [ "$1" = -o ] && to=$2; shift; done\n'
                         f'cp {harness.BUILD / "lib" / "swapnet" / NAME} "$to"\n')
     compiler.chmod(0o755)
+
+
+def test_removes_what_a_build_replaces(prefix, disk):
+    """Backends of other builds of the same version. Nothing through a link, nothing of a build under way, nothing that was put there."""
+    data, compiler = disk / "data", disk / "compiler"
+    stand_in(compiler)
+    assert add_torch(prefix, data, disk / "nowhere").returncode == 1  # makes the directory
+    own = own_directory(data)
+    version = own.name[:-len("-0123456789ab")]
+    gone, linked, busy, mixed = (own.with_name(f"{version}-{digit * 12}") for digit in "abcd")
+    others = [own.with_name("0.0.1-" + "e" * 12), own.with_name(f"{version}-notes"), disk / "elsewhere"]
+    for path in gone, busy, mixed, *others:
+        path.mkdir()
+        (path / NAME).write_bytes(b"of another build")
+    (gone / "aten-2.4-precxx11.so").write_bytes(b"")
+    (gone / ".making-killed").mkdir()
+    (gone / ".making-killed" / "0.o").write_bytes(b"")
+    (mixed / "notes.txt").write_text("mine")
+    linked.symlink_to(disk / "elsewhere")
+    building = os.open(busy, os.O_RDONLY)
+    try:
+        fcntl.flock(building, fcntl.LOCK_SH)
+        made = add_torch(prefix, data, "--no-serve", harness.TORCH213.python, CC=str(compiler), CXX=str(compiler))
+    finally:
+        os.close(building)
+    assert made.returncode == 0 and (own / NAME).exists(), made
+    assert not gone.exists() and linked.is_symlink() and [path.name for path in mixed.iterdir()] == ["notes.txt"]
+    assert all((path / NAME).exists() for path in (busy, *others))
+
+
+def test_imports_nothing_from_the_working_directory(prefix, disk):
+    where, compiler = disk / "where", disk / "compiler"
+    where.mkdir()
+    for name in "ctypes", "json", "torch", "shutil":
+        (where / f"{name}.py").write_text(f"open({str(disk / 'was-run')!r}, 'w').close()\n")
+    stand_in(compiler)
     made = add_torch(prefix, disk / "data", "--no-serve", harness.TORCH213.python, where=where, CC=str(compiler), CXX=str(compiler))
     assert made.returncode == 0 and [path.name for path in own_directory(disk / "data").iterdir()] == [NAME], made
     assert not (disk / "was-run").exists()
