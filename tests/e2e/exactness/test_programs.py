@@ -277,6 +277,15 @@ def test_threads_that_are_cancelled(torch):
 
 
 @quick_on_113
+def test_signal_handler_that_forks(torch):
+    """It has interrupted swapnet with a lock taken: the child may exec or end, and the parent goes on."""
+    library = harness.fork_in_handler()
+    run = both(torch, "fork_in_handler", str(library), budget=48, env={"LD_PRELOAD": f"{library} {harness.LIBRARY}"})[1]
+    assert run.record["notes"] == run.record["notes"] | {"forks": 12, "failed": 0}, run.record["notes"]
+    harness.assert_streamed(run)
+
+
+@quick_on_113
 def test_nothing_stays_of_a_thread(torch):
     """A server may have a thread for each request."""
     run = both(torch, "thread_per_request", budget=40)[1]

@@ -526,6 +526,12 @@ def cancelled(torch):
 
 
 @functools.cache
+def fork_in_handler():
+    """Builds fork_in_handler.c, a preload for programs/fork_in_handler.py, once per session."""
+    return _built("fork_in_handler", "-ldl")
+
+
+@functools.cache
 def hurry():
     """Builds hurry.c, a preload that has time pass faster for C++, once per session."""
     return _built("hurry", "-ldl")
