@@ -9,6 +9,7 @@
 #include <link.h>
 #include <malloc.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,6 +28,7 @@
 #include "skeleton/engine/engine_internal.h"
 #include "skeleton/budget/memory_governor.h"
 #include "shim/hooks/hooks.h"
+#include "shim/hooks/next_symbol.h"
 #include "shim/hooks/openmp.h"
 #include "skeleton/load/mapped_file.h"
 #include "skeleton/observe/result_log.h"
@@ -46,14 +48,31 @@ static _Atomic int counting; /* the engine is off, and `swapnetctl verify` asks 
  * must accept them; PyTorch's own allocator need not be malloc (AArch64's wheels bring mimalloc from 2.10 on). */
 static _Atomic int theirs;
 
+static _Atomic(const void *) first_caller;
+
+static int is_c10(const char *library)
+{
+    const char *base = strrchr(library, '/');
+    return base && !strncmp(base, "/libc10.so", 10);
+}
+
 static int find_c10(struct dl_phdr_info *info, size_t size, void *out)
 {
     (void)size;
-    const char *base = strrchr(info->dlpi_name, '/');
-    if (!base || strncmp(base, "/libc10.so", 10))
+    if (!is_c10(info->dlpi_name))
         return 0;
     snprintf(out, PATH_MAX, "%s", info->dlpi_name);
     return 1;
+}
+
+/* A program may bring a second libc10, for another use. The PyTorch whose tensors these are is the one that calls. */
+static void find_c10_that_calls(char *out)
+{
+    const char *library = swn_library_of(atomic_load(&first_caller));
+    if (is_c10(library))
+        snprintf(out, PATH_MAX, "%s", library);
+    else
+        dl_iterate_phdr(find_c10, out);
 }
 
 /* "1.13" from a library called libc10.so.1.13, else from the version.py of the wheel it lies in. */
@@ -171,7 +190,7 @@ static void start(void)
     char c10[PATH_MAX] = "", why[2 * PATH_MAX + 512] = "";
     SWN_SECTION();
     swn_reentry_depth++;
-    dl_iterate_phdr(find_c10, c10);
+    find_c10_that_calls(c10);
     void *lib = c10[0] ? dlopen(c10, RTLD_LAZY | RTLD_NOLOAD) : NULL;
     if (lib) {
         *(void **)&real_alloc = dlsym(lib, "_ZN3c109alloc_cpuEm");
@@ -228,8 +247,11 @@ static void *ordinary_alloc(size_t n)
 
 void *swn_hook_alloc_cpu(size_t n)
 {
-    if (!swn_reentry_depth)
+    if (!swn_reentry_depth) {
+        if (!atomic_load(&first_caller))
+            atomic_store(&first_caller, __builtin_return_address(0));
         pthread_once(&once, start);
+    }
     if (!swn_engine_running())
         return ordinary_alloc(n);
     if (n < SWN_GRANULE) {

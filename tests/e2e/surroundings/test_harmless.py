@@ -110,6 +110,7 @@ def test_same_time(name, disk):
 LIB_DIRS = ("/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64", "/usr/lib")
 OTHER_PRELOADS = {
     "jemalloc": ["libjemalloc.so.2"],
+    "mimalloc": ["libmimalloc.so.2"],
     "tcmalloc": ["libtcmalloc_minimal.so.4"],
     "faketime": ["faketime/libfaketimeMT.so.1"],
     "fiu": ["fiu/fiu_run_preload.so", "fiu/fiu_posix_preload.so"],
@@ -122,7 +123,7 @@ def _other_preload(name):
     for file in OTHER_PRELOADS[name]:
         paths = [path for directory in LIB_DIRS if os.path.exists(path := f"{directory}/{file}")]
         if not paths:
-            pytest.skip(f"{file} is not installed (Debian: libjemalloc2, libtcmalloc-minimal4, libfaketime, fiu-utils)")
+            pytest.skip(f"{file} is not installed (Debian: libjemalloc2, libmimalloc2.0, libtcmalloc-minimal4, libfaketime, fiu-utils)")
         found.append(paths[0])
     return found
 
@@ -131,7 +132,7 @@ def _other_preload(name):
 @pytest.mark.parametrize("order", ["before", "after"])
 @pytest.mark.parametrize("name", OTHER_PRELOADS)
 def test_beside_another_preload(torch, name, order):
-    """On either side of ours: two that replace malloc, one that shifts the clock, one in front of system calls."""
+    """On either side of ours: three that replace malloc, one that shifts the clock, one in front of system calls."""
     if name == "fiu" and torch.name == "1.13":
         pytest.skip("libfiu 1.1 deadlocks while Debian's OpenBLAS starts its threads, with or without swapnet")
     other, ours = _other_preload(name), [str(harness.LIBRARY)]
