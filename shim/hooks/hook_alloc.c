@@ -266,7 +266,12 @@ void *swn_hook_alloc_cpu(size_t n)
     if (strict && backend)
         backend->raise_oom(n);
     swn_engine_settle();
-    return p ? p : ordinary_alloc(n);
+    if (p)
+        return p;
+    p = ordinary_alloc(n); /* which may throw, as for a length that no machine has */
+    if (p)
+        swn_engine_count_untracked(n);
+    return p;
 }
 
 void swn_hook_free_cpu(void *p)

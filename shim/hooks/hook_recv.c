@@ -14,6 +14,7 @@
 #include "shim/hooks/hooks.h"
 #include "skeleton/load/load.h"
 #include "shim/hooks/next_symbol.h"
+#include "shim/hooks/readable.h"
 
 #define EXPORT __attribute__((visibility("default")))
 
@@ -72,11 +73,18 @@ static struct pinned pin_one(void *buf, size_t n)
     return (struct pinned){.one = {buf, n}, .count = ours};
 }
 
-/* The kernel refuses longer vectors. */
+/* The kernel refuses longer vectors, and those that it cannot read. */
+static int is_vector(const struct iovec *v, size_t n)
+{
+    return n <= IOV_MAX && swn_is_readable(v, n * sizeof *v);
+}
+
 static struct pinned pin_all(const struct iovec *v, size_t n)
 {
     int ours = 0;
-    for (size_t i = 0; v && i < n && n <= IOV_MAX && swn_engine_running(); i++)
+    if (!swn_engine_running() || !is_vector(v, n))
+        n = 0;
+    for (size_t i = 0; i < n; i++)
         if (swn_engine_owns((uintptr_t)v[i].iov_base)) {
             swn_engine_pin(v[i].iov_base, v[i].iov_len);
             ours = 1;
@@ -140,7 +148,21 @@ SCATTER(process_vm_readv,
         (pid_t pid, const struct iovec *v, unsigned long n, const struct iovec *from, unsigned long froms,
          unsigned long flags),
         (pid, v, n, from, froms, flags), v, n)
-SCATTER(recvmsg, (int fd, struct msghdr *m, int flags), (fd, m, flags), m ? m->msg_iov : NULL, m ? m->msg_iovlen : 0)
+
+static struct pinned pin_message(const struct msghdr *m)
+{
+    if (!swn_engine_running() || !swn_is_readable(m, sizeof *m))
+        return (struct pinned){.count = 0};
+    return pin_all(m->msg_iov, m->msg_iovlen);
+}
+
+typedef ssize_t (*recvmsg_fn)(int, struct msghdr *, int);
+SWN_NEXT(recvmsg, recvmsg_fn)
+EXPORT ssize_t recvmsg(int fd, struct msghdr *m, int flags)
+{
+    UNPINNED_AT_END struct pinned pinned = pin_message(m);
+    return next_recvmsg()(fd, m, flags);
+}
 
 /* Messages, each with a vector of its own. */
 struct pinned_messages {
@@ -153,14 +175,15 @@ static void unpin_messages(struct pinned_messages *p)
     for (unsigned i = 0; i < p->n; i++) {
         const struct msghdr *m = &p->m[i].msg_hdr;
         struct pinned one = {.v = m->msg_iov, .count = (int)m->msg_iovlen};
-        if (m->msg_iov && m->msg_iovlen <= IOV_MAX) /* as pin_all has it */
+        if (is_vector(m->msg_iov, m->msg_iovlen)) /* as pin_all has it */
             unpin(&one);
     }
 }
 
 static int is_ours(const struct msghdr *m)
 {
-    for (size_t i = 0; m->msg_iov && i < m->msg_iovlen && m->msg_iovlen <= IOV_MAX; i++)
+    size_t n = is_vector(m->msg_iov, m->msg_iovlen) ? m->msg_iovlen : 0;
+    for (size_t i = 0; i < n; i++)
         if (swn_engine_owns((uintptr_t)m->msg_iov[i].iov_base))
             return 1;
     return 0;
@@ -170,7 +193,9 @@ static int is_ours(const struct msghdr *m)
 static struct pinned_messages pin_messages(struct mmsghdr *m, unsigned n)
 {
     struct pinned_messages p = {.m = m};
-    for (unsigned i = 0; m && i < n && i < IOV_MAX && swn_engine_running(); i++)
+    size_t most = n < IOV_MAX ? n : IOV_MAX;
+    most = swn_engine_running() ? swn_readable(m, most * sizeof *m) / sizeof *m : 0;
+    for (unsigned i = 0; i < most; i++)
         if (is_ours(&m[i].msg_hdr))
             p.n = i + 1;
     for (unsigned i = 0; i < p.n; i++)

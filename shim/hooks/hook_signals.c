@@ -15,6 +15,7 @@
 #include "skeleton/engine/engine.h"
 #include "shim/hooks/hooks.h"
 #include "shim/hooks/next_symbol.h"
+#include "shim/hooks/readable.h"
 #include "shim/hooks/unblock_threads.h"
 
 #define EXPORT __attribute__((visibility("default")))
@@ -162,11 +163,20 @@ static int is_recorded(int sig)
     return slot(sig) >= 0 && atomic_load(&installed);
 }
 
+/* These refuse SIG_ERR; sigset does not. */
+static sighandler_t install_any(int sig, sighandler_t handler, unsigned flags)
+{
+    if (handler != SIG_ERR)
+        return install(sig, handler, flags);
+    errno = EINVAL;
+    return SIG_ERR;
+}
+
 /* The C library's, of which only signal is BSD's for all programs; strict C and POSIX ask for System V's. */
 #define INSTALLER(name, flags)                                                                                         \
     EXPORT sighandler_t name(int sig, sighandler_t handler)                                                            \
     {                                                                                                                  \
-        return is_recorded(sig) ? install(sig, handler, flags) : next_##name()(sig, handler);                          \
+        return is_recorded(sig) ? install_any(sig, handler, flags) : next_##name()(sig, handler);                      \
     }
 #define ONCE ((unsigned)SA_RESETHAND | (unsigned)SA_NODEFER)
 EXPORT sighandler_t bsd_signal(int sig, sighandler_t handler);
@@ -246,7 +256,8 @@ EXPORT int pthread_attr_setsigmask_np(pthread_attr_t *attr, const sigset_t *set)
 /* A context has the mask of the moment in which it was made. */
 static void let_faults_through(const ucontext_t *context)
 {
-    if (context && atomic_load(&installed) && sigismember(&context->uc_sigmask, SIGSEGV) == 1)
+    if (atomic_load(&installed) && swn_is_readable(&context->uc_sigmask, sizeof context->uc_sigmask) &&
+        sigismember(&context->uc_sigmask, SIGSEGV) == 1)
         sigdelset((sigset_t *)(uintptr_t)&context->uc_sigmask, SIGSEGV);
 }
 

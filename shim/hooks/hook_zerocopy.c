@@ -20,7 +20,9 @@
 
 #include "skeleton/core/kernel_holds.h"
 #include "base/fd_registry.h"
+#include "skeleton/engine/engine.h"
 #include "shim/hooks/next_symbol.h"
+#include "shim/hooks/readable.h"
 
 #define EXPORT __attribute__((visibility("default")))
 
@@ -34,18 +36,26 @@ static int give(const void *p, size_t bytes)
     return err;
 }
 
-/* The kernel refuses longer vectors. */
+/* How many buffers of a vector there are to look at. The kernel refuses longer vectors, and those that it cannot read.
+ */
+static size_t buffers(const struct iovec *v, size_t n)
+{
+    return swn_engine_running() && n <= IOV_MAX && swn_is_readable(v, n * sizeof *v) ? n : 0;
+}
+
 static int give_all(const struct iovec *v, size_t n)
 {
     int err = 0;
-    for (size_t i = 0; v && i < n && n <= IOV_MAX && !err; i++)
+    size_t all = buffers(v, n);
+    for (size_t i = 0; i < all && !err; i++)
         err = give(v[i].iov_base, v[i].iov_len);
     return err;
 }
 
 static int ours(const struct iovec *v, size_t n)
 {
-    for (size_t i = 0; v && i < n && n <= IOV_MAX; i++)
+    size_t all = buffers(v, n);
+    for (size_t i = 0; i < all; i++)
         if (swn_kernel_holds_ours(v[i].iov_base, v[i].iov_len))
             return 1;
     return 0;
@@ -80,13 +90,20 @@ GIVER(send, ssize_t, (int fd, const void *p, size_t n, int flags), (fd, p, n, fl
       (SYS_sendto, fd, p, n, flags, NULL, 0), (flags & MSG_ZEROCOPY) && give(p, n))
 GIVER(sendto, ssize_t, (int fd, const void *p, size_t n, int flags, const struct sockaddr *to, socklen_t len),
       (fd, p, n, flags, to, len), (SYS_sendto, fd, p, n, flags, to, len), (flags & MSG_ZEROCOPY) && give(p, n))
+static int give_message(const struct msghdr *m)
+{
+    return swn_engine_running() && swn_is_readable(m, sizeof *m) ? give_all(m->msg_iov, m->msg_iovlen) : 0;
+}
 GIVER(sendmsg, ssize_t, (int fd, const struct msghdr *m, int flags), (fd, m, flags), (SYS_sendmsg, fd, m, flags),
-      (flags & MSG_ZEROCOPY) && give_all(m->msg_iov, m->msg_iovlen))
+      (flags & MSG_ZEROCOPY) && give_message(m))
 
+/* The kernel takes no more than IOV_MAX. */
 static int give_messages(const struct mmsghdr *m, unsigned n)
 {
     int err = 0;
-    for (unsigned i = 0; i < n && !err; i++)
+    size_t most = n < IOV_MAX ? n : IOV_MAX;
+    most = swn_engine_running() ? swn_readable(m, most * sizeof *m) / sizeof *m : 0;
+    for (size_t i = 0; i < most && !err; i++)
         err = give_all(m[i].msg_hdr.msg_iov, m[i].msg_hdr.msg_iovlen);
     return err;
 }
@@ -115,17 +132,32 @@ GIVER(pwritev64v2, ssize_t, (int fd, const struct iovec *v, int n, off64_t off, 
  * result. */
 EXPORT int io_submit(aio_context_t ctx, long n, struct iocb **iocbs);
 
+static int give_request(const struct iocb *cb)
+{
+    void *p = (void *)(uintptr_t)cb->aio_buf;
+    if (cb->aio_lio_opcode == IOCB_CMD_PREAD || cb->aio_lio_opcode == IOCB_CMD_PWRITE)
+        return give(p, cb->aio_nbytes);
+    if (cb->aio_lio_opcode == IOCB_CMD_PREADV || cb->aio_lio_opcode == IOCB_CMD_PWRITEV)
+        return give_all(p, cb->aio_nbytes);
+    return 0;
+}
+
+#define REQUESTS_MOST (1 << 20) /* no queue has as many */
+
+/* The kernel stops at the first request that it cannot read. */
+static int give_requests(long n, struct iocb **iocbs)
+{
+    size_t most = n < 0 ? 0 : n < REQUESTS_MOST ? (size_t)n : REQUESTS_MOST;
+    most = swn_readable(iocbs, most * sizeof *iocbs) / sizeof *iocbs;
+    for (size_t i = 0; i < most && swn_is_readable(iocbs[i], sizeof **iocbs); i++)
+        if (give_request(iocbs[i]))
+            return -1;
+    return 0;
+}
+
 EXPORT int io_submit(aio_context_t ctx, long n, struct iocb **iocbs)
 {
-    int err = 0, before = errno;
-    for (long i = 0; i < n && !err; i++) {
-        const struct iocb *cb = iocbs[i];
-        void *p = (void *)(uintptr_t)cb->aio_buf;
-        if (cb->aio_lio_opcode == IOCB_CMD_PREAD || cb->aio_lio_opcode == IOCB_CMD_PWRITE)
-            err = give(p, cb->aio_nbytes);
-        else if (cb->aio_lio_opcode == IOCB_CMD_PREADV || cb->aio_lio_opcode == IOCB_CMD_PWRITEV)
-            err = give_all(p, cb->aio_nbytes);
-    }
+    int before = errno, err = swn_engine_running() ? give_requests(n, iocbs) : 0;
     long done = err ? -ENOMEM : syscall(SYS_io_submit, ctx, n, iocbs);
     if (!err && done < 0)
         done = -errno;

@@ -133,11 +133,18 @@ void *swn_engine_alloc(size_t n, int *strict)
         r = commit(e, &a);
         if (r)
             announce(e, &a, r);
-        else
-            e->counters.untracked += n;
     }
     swn_unlock(&e->lock);
     return r ? (void *)r->addr : NULL;
+}
+
+void swn_engine_count_untracked(size_t n)
+{
+    struct swn_engine *e = &swn_engine_one;
+    swn_lock(&e->lock);
+    if (!atomic_load(&e->life.retired))
+        e->counters.untracked += n;
+    swn_unlock(&e->lock);
 }
 
 /* Activations are short-lived, and their pages are worth keeping for the next one; a weight's pages are not. */
@@ -203,7 +210,9 @@ int swn_engine_free(void *p)
 static void pin(const void *p, size_t n, int by)
 {
     struct swn_engine *e = &swn_engine_one;
-    uintptr_t at = (uintptr_t)p, end = at + n;
+    uintptr_t at = (uintptr_t)p, end = swn_arena_hi(e->arena); /* a length may be far more than a file has */
+    if (at < end && n < end - at)
+        end = at + n;
     swn_lock(&e->lock);
     while (at < end) {
         struct swn_range *r = swn_arena_find(e->arena, at);

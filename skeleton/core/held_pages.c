@@ -11,6 +11,22 @@
 #include "skeleton/core/residency_steps.h"
 #include "skeleton/core/restore.h"
 
+/* From a place where no tensor is to the next one where one may be: a program may name a length that is far more than
+ * it has. */
+static uintptr_t next_place(const struct swn_arena *a, uintptr_t at)
+{
+    uintptr_t lo = swn_arena_lo(a), next = UINTPTR_MAX;
+    if (at >= lo && at < lo + swn_arena_used(a))
+        return lo + ((at - lo) / SWN_GRANULE + 1) * SWN_GRANULE;
+    if (swn_arena_mapped_file(a, at))
+        return (at / SWN_PAGE + 1) * SWN_PAGE;
+    if (lo > at)
+        next = lo;
+    for (const struct swn_mapped_file *g; (g = swn_arena_mapped_file_in(a, at, next));)
+        next = g->lo;
+    return next;
+}
+
 int swn_held_each(struct swn_engine *e, uintptr_t lo, uintptr_t hi,
                   int (*what)(struct swn_engine *, struct swn_range *))
 {
@@ -18,7 +34,7 @@ int swn_held_each(struct swn_engine *e, uintptr_t lo, uintptr_t hi,
     for (uintptr_t at = lo; at < hi && !err;) {
         struct swn_range *r = swn_arena_find(e->arena, at);
         if (!r) {
-            at = (at / SWN_PAGE + 1) * SWN_PAGE;
+            at = next_place(e->arena, at);
             continue;
         }
         at = r->addr + r->span;

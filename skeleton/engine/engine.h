@@ -25,6 +25,8 @@ void swn_engine_services(struct swn_runtime_services *out);
 /* Memory for a tensor of n >= SWN_GRANULE bytes; NULL: the arena has no room, use ordinary memory. *strict: set when
  * the budget is exceeded and the user asked for an error. */
 void *swn_engine_alloc(size_t n, int *strict);
+/* A tensor that swn_engine_alloc had no room for has n bytes of ordinary memory. */
+void swn_engine_count_untracked(size_t n);
 /* 1: p was memory of the engine, and is freed now. */
 int swn_engine_free(void *p);
 /* Counts memory that is not the engine's. */

@@ -466,6 +466,12 @@ def waits_in_constructor():
 
 
 @functools.cache
+def hostile_calls():
+    """A library that calls all that swapnet stands before with NULL and extreme arguments."""
+    return _built("hostile_calls")
+
+
+@functools.cache
 def alloc_meter():
     """Builds alloc_meter.c, a preload that only counts tensor bytes, once per session."""
     return _built("alloc_meter", "-ldl")
