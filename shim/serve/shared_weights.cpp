@@ -34,8 +34,9 @@ std::optional<std::string> key_of(const at::Tensor &t)
         return {};
     const size_t bytes = t.storage().nbytes();
     const void *data = t.storage().data();
+    // Where a gradient could be asked for, PyTorch takes other ways to the same numbers, and other bits.
     const int64_t facts[] = {static_cast<int64_t>(t.scalar_type()), t.dim(), t.storage_offset(),
-                             static_cast<int64_t>(bytes)};
+                             static_cast<int64_t>(bytes), t.requires_grad()};
     uint64_t content[SWN_SERVING_CONTENT];
     std::string key;
     add(key, facts, sizeof facts);
@@ -132,7 +133,7 @@ void share_weights(Program &program)
         c10::IValue &v = program.constants[i];
         if (!is_read[i])
             v = c10::IValue();
-        else if (v.isTensor())
+        else if (v.isTensor() && !program.has_state) // it may write to its tensors
             v = one_of_all(v.toTensor());
     }
     if (program.storages)

@@ -147,6 +147,12 @@ bool is_plain_operator(const Node *n)
     return op && n->kind() != c10::aten::wait && !op->schema().is_vararg();
 }
 
+/* An error names the functions that nodes were inlined from, which are the compilation unit's: it must live as long. */
+struct OwnedCode {
+    std::shared_ptr<torch::jit::CompilationUnit> unit;
+    torch::jit::Code code;
+};
+
 class Builder : ProgramBuilder
 {
   public:
@@ -163,7 +169,9 @@ class Builder : ProgramBuilder
     bool fold(Node *n);
     void emit(Node *n);
     void emit_opaque(Node *n);
+    std::shared_ptr<torch::jit::Code> code_of(const std::shared_ptr<Graph> &graph, const std::string &name) const;
     bool may_be_kept(const Value *v);
+    bool look_whether_kept(const Value *v);
     bool updates_statistics(const Node *n);
     void refuse_writes(Node *n);
     void append_node(Step step, const std::vector<Ref> &in, const Node *n);
@@ -177,6 +185,7 @@ class Builder : ProgramBuilder
     torch::jit::Method forward_;
     std::shared_ptr<Graph> graph_;
     std::unordered_map<const Value *, Ref> refs_;
+    std::unordered_map<const Value *, bool> kept_; /* what may_be_kept has found */
 };
 
 Builder::Builder(const torch::jit::Module &module) : module_(module), forward_(module_.get_method("forward"))
@@ -313,8 +322,36 @@ void read_from_outside(const Node *n, std::unordered_set<const Value *> &inside,
     }
 }
 
+/* Whether the node is a constant that is or may have in it a tensor. */
+bool is_kept_constant(const Node *n)
+{
+    if (n->kind() != prim::Constant)
+        return false;
+    auto v = torch::jit::toIValue(n->output());
+    return v && !is_fixed(*v) && !v->isIntList() && !v->isDoubleList() && !v->isBoolList();
+}
+
+/* Whether a block of the node, at any depth, has such a constant. */
+bool has_kept_constant(const Node *n)
+{
+    for (const Block *block : n->blocks())
+        for (const Node *inner : block->nodes()) {
+            if (is_kept_constant(inner) || has_kept_constant(inner))
+                return true;
+        }
+    return false;
+}
+
 /* Whether v is, looks into, or has in it what belongs to the model and not to the request. */
 bool Builder::may_be_kept(const Value *v)
+{
+    auto found = kept_.find(v);
+    if (found == kept_.end())
+        found = kept_.emplace(v, look_whether_kept(v)).first;
+    return found->second;
+}
+
+bool Builder::look_whether_kept(const Value *v)
 {
     auto any_input = [&](const Node *n, auto &&counts) {
         for (size_t i = 0; i < n->inputs().size(); i++)
@@ -328,7 +365,19 @@ bool Builder::may_be_kept(const Value *v)
     const torch::jit::Operator *op = n->maybeOperator();
     if (n->kind() == prim::Param)
         return false; // inputs are copies of the request's own
-    if (!op || !n->blocks().empty() || op->schema().is_vararg() || !tells_aliases(*op))
+    if (is_kept_constant(n))
+        return true;
+    if (n->kind() == prim::If)
+        return may_be_kept(n->blocks()[0]->outputs()[v->offset()]) ||
+               may_be_kept(n->blocks()[1]->outputs()[v->offset()]);
+    if (!n->blocks().empty()) { // what its blocks read is none of its inputs
+        std::unordered_set<const Value *> inside;
+        std::vector<Value *> outside;
+        read_from_outside(n, inside, outside);
+        return has_kept_constant(n) ||
+               std::any_of(outside.begin(), outside.end(), [&](const Value *o) { return may_be_kept(o); });
+    }
+    if (!op || op->schema().is_vararg() || !tells_aliases(*op))
         return any_input(n, [](size_t) { return true; });
     const auto &returns = op->schema().returns();
     if (v->offset() >= returns.size() || !returns[v->offset()].alias_info())
@@ -413,6 +462,13 @@ void Builder::emit(Node *n)
     append_node(std::move(step), in, n);
 }
 
+std::shared_ptr<torch::jit::Code> Builder::code_of(const std::shared_ptr<Graph> &graph, const std::string &name) const
+{
+    auto owned =
+        std::make_shared<OwnedCode>(OwnedCode{module_.type()->compilation_unit(), torch::jit::Code(graph, name)});
+    return std::shared_ptr<torch::jit::Code>(owned, &owned->code);
+}
+
 void Builder::emit_opaque(Node *n)
 {
     std::unordered_set<const Value *> inside;
@@ -436,7 +492,7 @@ void Builder::emit_opaque(Node *n)
     Step step;
     step.kind = Step::kOpaque;
     step.name = n->kind().toQualString();
-    step.code = std::make_shared<torch::jit::Code>(part, step.name);
+    step.code = code_of(part, step.name);
     // Of numbers alone, such as a check of sizes.
     step.is_told =
         !may_write(n) && !calls_out(n) && only_computes(n) &&
@@ -454,7 +510,7 @@ void Builder::emit_whole()
         in.push_back(ref(v));
     step.kind = Step::kOpaque;
     step.name = "forward";
-    step.code = std::make_shared<torch::jit::Code>(graph_, step.name);
+    step.code = code_of(graph_, step.name);
     step.out.push_back(value(kind_of(graph_->outputs()[0]->type())));
     refs_[graph_->outputs()[0]] = static_cast<Ref>(step.out[0]);
     append(std::move(step), in);

@@ -17,14 +17,16 @@ JOINED = ("each", "functions")  # each number by itself, in whole vectors
 ALONE = ("tails", "over_requests", "by_number", "over_first", "drawn", "through_buffer")
 WIDTH = 1024
 OF_LARGE = ("over_requests", "through_buffer")  # a large number of one request changes all of them
-STATES = ("counts", "statistics")  # the answer to a seed is right if so many requests came before
+TOGETHER = ("in_place", "fails_joined", "widens")
+ALIKE = ("learns", "frozen")  # weights of the same bytes
+STATES = ("counts", "chooses", "statistics")  # the answer to a seed is right if so many requests came before
 PATIENCE_S = 60
 
 
 @pytest.fixture(scope="module")
 def made():
     """A function: the directory with a PyTorch's models and what they answer."""
-    with harness.made_once(lambda torch, where: harness.plain(torch, "save_joinable", str(where), *JOINED, *ALONE, *STATES, "linears")) as make:
+    with harness.made_once(lambda torch, where: harness.plain(torch, "save_joinable", str(where), *JOINED, *ALONE, *STATES, *TOGETHER, *ALIKE, "linears")) as make:
         yield make
 
 
@@ -188,6 +190,56 @@ def test_bits_may_differ_where_the_configuration_says_so(torch, made):
             for found, (_, want) in zip(answers, pairs):
                 assert is_close(found, want)
             assert turn or sum(sizes == [4, 4] for sizes in joined) > len(joined) / 2, joined  # a RUN may come late
+
+
+def test_joined_requests_have_their_own_bits(torch, made):
+    """What one writes in place no other sees. A joined run that fails changes nothing. Tensors that grow within a group have room."""
+    where = made(torch)
+    with engine(torch, where, budget=24) as e:
+        most = {}
+        for number, name in enumerate(TOGETHER):
+            load(e, number, where, name, batch_most=8, may_differ=1)
+            pairs = [sample(where, name, seed) for seed in range(8)]
+            for _ in range(5):
+                answers, joined = together(e, number, [inputs for inputs, _ in pairs])
+                assert answers == [want for _, want in pairs], name
+                most[name] = max(most.get(name, 0), *map(max, joined))
+        assert most["in_place"] == 8 and most["fails_joined"] <= 2 and 1 < most["widens"] <= 4, most
+    stats = json.loads((where / "stats.json").read_text())
+    assert stats["peak_resident_bytes"] <= stats["budget_bytes"] and stats["over_budget_bytes"] == 0, stats
+
+
+def test_a_request_that_the_model_refuses_ends_alone(torch, made):
+    """An error tells where in the model's code it was raised, which has to be there still."""
+    where = made(torch)
+    with engine(torch, where) as e:
+        load(e, 0, where, "fails_joined")
+        inputs, want = sample(where, "fails_joined", 0)
+        with pytest.raises(ServeError, match="AssertionError"):
+            e.infer(0, [(e.input_names[0], "FP32", (3, WIDTH), 3 * inputs[0][3])])
+        assert answer_of(e.infer(0, named(e, 0, inputs))) == want
+    assert e.process.returncode == 0
+
+
+def test_weights_that_models_share_are_used_as_in_each(torch, made):
+    where = made(torch)
+    with engine(torch, where) as e:
+        for number, name in enumerate(ALIKE + ALIKE[::-1]):
+            load(e, number, where, name)
+
+
+def test_what_trials_read_is_told(torch, made):
+    """Weights leave memory between requests, and a trial reads them again: an answer says so."""
+    where = made(torch)
+    with engine(torch, where, budget=24) as e:
+        load(e, 0, where, "linears", batch_most=8)
+        after_trials(e, where, ["linears"])
+        inputs, want = sample(where, "linears", 0)
+        assert answer_of(e.infer(0, named(e, 0, inputs))) == want
+        told, idle = e.read_bytes, e.idle_bytes
+    read = json.loads((where / "stats.json").read_text())["streamed_bytes"]
+    assert idle > 0 and told <= read, (told, idle, read)
+    assert read - told <= 33 << 20, (told, idle, read)  # after the last answer: a pass at most
 
 
 def test_requests_go_on_in_turn_when_there_is_no_memory_for_their_parts(torch, made):

@@ -69,6 +69,39 @@ class Counts(nn.Module):
         return x + self.seen
 
 
+class Chooses(nn.Module):
+    """Likewise, but which of its tensors is changed depends on the request."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("above", torch.zeros(1))
+        self.register_buffer("below", torch.zeros(1))
+
+    def forward(self, x):
+        if bool(x.sum() > 0):
+            seen = self.above
+        else:
+            seen = self.below
+        for _ in range(8):
+            x = torch.relu(x) - 0.25
+        seen.add_(1)
+        return x + seen
+
+
+class Asks(nn.Module):
+    """What comes of the weight does not depend on its bytes alone, as in a matrix product that folds its batch."""
+
+    def __init__(self, width, may_learn):
+        super().__init__()
+        self.weight = nn.Parameter(torch.linspace(0.5, 1.5, width), may_learn)
+
+    def forward(self, x):
+        x = x * self.weight
+        if self.weight.requires_grad:
+            x = x + 1
+        return x
+
+
 class Statistics(nn.Module):
     """Likewise, by an operator whose schema does not say so."""
 
@@ -101,10 +134,35 @@ def drawn(x):
     return x
 
 
-MODELS = {"each": (Each(WIDTH), WIDTH), "tails": (Function(functions), WIDTH + 1), "functions": (Function(functions), WIDTH),
+def in_place(x):
+    """Writes to what a request brings along, through views of it, in each part of the model."""
+    for _ in range(8):
+        half = x[:, ::2]
+        half.mul_(0.75)
+        x.add_(0.125)
+        half.sub_(torch.relu(x[:, 1::2]))
+    return x
+
+
+def fails_joined(x):
+    for _ in range(8):
+        assert x.size(0) < 3
+        x = torch.relu(x) - 0.25
+    return x
+
+
+def widens(x):
+    for _ in range(4):
+        wide = x.unsqueeze(1).expand(-1, 256, -1) * 0.5  # a megabyte of each request
+        x = torch.relu(wide).amax(1) - 0.25
+    return x
+
+
+MODELS = {"in_place": (Function(in_place), WIDTH), "fails_joined": (Function(fails_joined), WIDTH), "widens": (Function(widens), WIDTH),
+          "each": (Each(WIDTH), WIDTH), "tails": (Function(functions), WIDTH + 1), "functions": (Function(functions), WIDTH),
           "over_requests": (Function(over_requests), WIDTH), "by_number": (Function(by_number), WIDTH),
           "over_first": (Function(over_first), WIDTH), "drawn": (Function(drawn), WIDTH), "through_buffer": (Function(through_buffer), WIDTH),
-          "counts": (Counts(), WIDTH), "statistics": (Statistics(WIDTH // 2), WIDTH), "linears": (_models.mlp(WIDTH, 8), WIDTH)}
+          "learns": (Asks(WIDTH, True), WIDTH), "frozen": (Asks(WIDTH, False), WIDTH), "counts": (Counts(), WIDTH), "chooses": (Chooses(), WIDTH), "statistics": (Statistics(WIDTH // 2), WIDTH), "linears": (_models.mlp(WIDTH, 8), WIDTH)}
 
 record, (where, *names) = begin()
 with torch.no_grad():
@@ -113,10 +171,10 @@ with torch.no_grad():
         model = model.eval()
         path = os.path.join(where, f"{name}.pt")
         example = _models.rows(0, 1, width)
-        (torch.jit.script(model) if name in ("by_number", "counts", "statistics") else torch.jit.trace(model, example, check_trace=False)).save(path)
+        (torch.jit.script(model) if name in ("by_number", "counts", "chooses", "statistics", "fails_joined", "learns", "frozen") else torch.jit.trace(model, example, check_trace=False)).save(path)
         for seed in range(8):
             x = _models.rows(seed, 1, width)
-            for end, tensor in (("in", x), ("out", model(x))):
+            for end, tensor in (("in", x), ("out", model(x.clone()))):
                 with open(os.path.join(where, f"{name}.{seed}.{end}"), "wb") as out:
                     out.write(tensor.numpy().tobytes())
         record.value(name, os.path.getsize(path))
