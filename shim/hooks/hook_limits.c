@@ -9,6 +9,7 @@
 
 #include "shim/hooks/readable.h"
 #include "skeleton/core/retire.h"
+#include "skeleton/engine/engine.h"
 
 #define EXPORT __attribute__((visibility("default")))
 
@@ -24,8 +25,8 @@ _Static_assert(sizeof(struct rlimit) == sizeof(struct rlimit64), "the kernel's l
 static int limit(pid_t pid, int what, const void *new, void *old)
 {
     const struct rlimit *l = new;
-    if (what == RLIMIT_AS && (!pid || pid == getpid()) && swn_is_readable(l, sizeof *l) && l->rlim_cur <= l->rlim_max &&
-        l->rlim_cur != RLIM_INFINITY)
+    if (swn_engine_running() && what == RLIMIT_AS && (!pid || pid == getpid()) && swn_is_readable(l, sizeof *l) &&
+        l->rlim_cur <= l->rlim_max && l->rlim_cur != RLIM_INFINITY)
         swn_retire_for_space(l->rlim_cur);
     return (int)syscall(SYS_prlimit64, pid, what, new, old);
 }
