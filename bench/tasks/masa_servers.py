@@ -96,13 +96,14 @@ class Place:
     def _python(self, *args):
         subprocess.run([self.python, zoo.HERE / "mmap_server.py", *map(str, args)], check=True, env=environment())
 
-    def start(self, policy, budget):
-        """(a programs.Server, the protocol that it speaks); budget: bytes for weights and activations."""
-        log = self.folder / f"{policy}.log"
+    def start(self, policy, budget, title="", options=()):
+        """(a programs.Server, the protocol that it speaks); budget: bytes for weights and activations. title: of several servers of one
+        policy, which have options of their own."""
+        log = self.folder / f"{policy}{title}.log"
         if policy not in RIVALS:
-            group = self.group(f"swapnet-masa-{policy}", FRONT + budget + BESIDE)
-            return programs.swapnet(self.build, self.python, self.repository("swapnet"), FRONT + budget, group, log,
-                                    self.folder / "store", options=("--policy", policy, *OPTIONS)), masa_jobs.Ensemble
+            group = self.group(f"swapnet-masa-{policy}{title}", FRONT + budget + BESIDE)
+            return programs.swapnet(self.build, self.python, self.repository("swapnet"), FRONT + budget, group, log, self.folder / "store",
+                                    options=("--policy", policy, *OPTIONS, *options)), masa_jobs.Ensemble
         group = self.group(f"swapnet-masa-{policy}", self._base_bytes() + budget)
         if policy == "swap":
             let_swap(group, 2 * sum(n.bytes for n in self.networks) + 512 * MIB)

@@ -1,6 +1,7 @@
-"""bench/masa_serving.py: jobs and when they come, the table, and which goals are missed; the servers have tests of their own."""
+"""bench/masa_serving.py and masa_cascades.py: jobs and when they come, the table, and which goals are missed; the servers have tests of their own."""
 import csv
 import statistics
+import struct
 import sys
 
 import pytest
@@ -12,6 +13,7 @@ BENCH = harness.REPO / "bench"
 sys.path += [str(BENCH / folder) for folder in (".", "lib", "serving", "tasks")]  # behind our own: both have a cgroup.py
 
 import masa_jobs as jobs  # noqa: E402
+import masa_cascades  # noqa: E402
 import masa_serving  # noqa: E402
 
 
@@ -52,3 +54,27 @@ def test_table_and_goals(tmp_path):
     assert masa_serving.means(read)["small", "0.5000", "bulk"] == pytest.approx(1e3 * statistics.mean((0.4, 0.41, 0.42)), rel=1e-3)
     assert "| lookahead | 3 of 3 | 310 | 0.76 |" in masa_serving.show(read)
     assert list(masa_serving.misses(read)) == ["small at 50%: 2.82 times the best other with all memory"]
+
+
+def test_a_cascade_has_an_image_for_which_all_is_needed(tmp_path):
+    said = {"memnet": (9, 9, 9), "tinyyolo": (1, 3, 2)}
+    heavy = [jobs.Network(name, 1000, 500, "image", [struct.pack("<f", n) for n in said.get(name, (7, 8, 9))])
+             for name in (member.partition("<")[0] for member in masa_cascades.JOBS["heavy"])]
+    cascade = masa_cascades.Cascade("heavy", heavy)
+    yes, no = cascade.job(True), cascade.job(False)
+    assert (yes.image, no.image) == (1, 0)
+    assert cascade.is_same(yes, [b"".join(n.outputs[1] for n in heavy)])
+    assert cascade.is_same(no, [heavy[0].outputs[0] + heavy[1].outputs[0]])
+    assert not cascade.is_same(yes, [b"".join(n.outputs[0] for n in heavy)])
+    cascade.write(tmp_path)
+    text = (tmp_path / "job" / "config.pbtxt").read_text()
+    assert "condition { tensor: 'tinyyolo' max_above: 2.5 }" in text
+    assert text.count("condition { tensor: 'facenet' max_above: -1e+30 }") == 3 and text.count("condition") == 4
+
+
+def test_prefetch_is_compared_with_the_better_of_both():
+    rows = [{"kind": "light", "memory": "0.5", "budget_mib": "9", "policy": "completion", "p": "0.5", "way": way, "seed": "1", "job": str(job),
+             "s": str(seconds), "processor_s": "0.5", "read_mib": "7", "same": "True"}
+            for way, seconds in (("wait", 0.2), ("preempt", 0.25), ("prefetch", 0.15)) for job in range(2)]
+    shown = masa_cascades.show(rows)
+    assert "| prefetch | 2 | 150 | 0.750 |" in shown and "| preempt | 2 | 250 | 1.250 |" in shown

@@ -173,9 +173,9 @@ def test_cascades_have_the_bits_of_each_model(torch113, made):
         with serving(torch113, where / "cascade", "--cascades", cascades) as server, \
                 concurrent.futures.ThreadPoolExecutor(2) as pool:
             server.ready()
-            found = list(pool.map(lambda seed: ask(server, where, "both", "other", seed), 4 * [0, 1, 2]))
-        assert [data[-len(wanted[seed]):] for seed, data in zip(4 * [0, 1, 2], found)] == 4 * wanted
-        assert [b"swapnet_skipped" in data for data in found] == 4 * [most[seed] <= threshold for seed in range(3)]
+            found = list(pool.map(lambda seed: ask(server, where, "both", "other", seed), 2 * [0, 1, 2]))
+        assert [data[-len(wanted[seed]):] for seed, data in zip(2 * [0, 1, 2], found)] == 2 * wanted
+        assert [b"swapnet_skipped" in data for data in found] == 2 * [most[seed] <= threshold for seed in range(3)]
 
 
 def ask_for_map(server, where, seed, pixels):
