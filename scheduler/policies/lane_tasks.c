@@ -257,6 +257,21 @@ static void add_resident(const struct swn_lane_tasks *t, const struct swn_task_s
     }
 }
 
+/* Passes behind those that a plan is for, as it has no room for all, and layers behind its end: what they need may be
+ * in memory, and stays there only if it is foretold. */
+static void add_rest(const struct swn_lane_tasks *t, const struct swn_task_state *s, struct list *list)
+{
+    uint64_t planned[SWN_SCHEDULE_PASSES] = {0};
+
+    for (uint32_t e = 0; e < t->schedule.count; e++)
+        if (t->schedule.events[e].kind == SWN_TASK_COMPUTE)
+            planned[t->schedule.events[e].pass] |= UINT64_C(1) << t->schedule.events[e].layer;
+    for (uint32_t p = 0; p < s->pass_count; p++)
+        for (uint32_t l = s->passes[p].next_layer; l < s->networks[s->passes[p].network].layer_count; l++)
+            if (!(planned[p] >> l & 1))
+                add(list, t->models[s->passes[p].network], l);
+}
+
 uint32_t swn_tasks_foretell(struct swn_lane_scratch *x, enum swn_task_policy policy,
                             const struct swn_lane_decision *decision, struct swn_lane_step *steps, uint32_t most)
 {
@@ -281,5 +296,7 @@ uint32_t swn_tasks_foretell(struct swn_lane_scratch *x, enum swn_task_policy pol
         }
         add(&list, model, event->layer);
     }
+    if (is_planned && t->schedule.count)
+        add_rest(t, &state, &list);
     return list.count;
 }

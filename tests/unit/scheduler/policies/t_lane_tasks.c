@@ -198,6 +198,26 @@ static void lookahead_shares_what_is_read(void **state)
     assert_int_equal(scene.ended, 2);
 }
 
+/* A plan is for four networks; what the others of two jobs need is foretold behind it, so it stays in memory. */
+static void lookahead_foretells_what_it_does_not_plan(void **state)
+{
+    (void)state;
+    scene_of(6, 2);
+    scene.next_id = 10;
+    for (uint32_t m = 0; m < 6; m++)
+        add(m, 7 + m / 3);
+    decide(SWN_LANE_LOOKAHEAD);
+    assert_int_equal(count, 11);
+    for (uint32_t m = 0; m < 6; m++)
+        for (uint32_t g = 0; g < 2; g++) {
+            uint32_t times = decision.model == m && decision.group == g;
+
+            for (uint32_t k = 0; k < count; k++)
+                times += steps[k].model == m && steps[k].group == g;
+            assert_int_equal(times, 1);
+        }
+}
+
 /* Whatever is foretold is still to be run, and of a plan no more often than there are requests. */
 static void only_what_is_to_come(void **state)
 {
@@ -248,6 +268,7 @@ int main(void)
         cmocka_unit_test(lookahead_goes_on),
         cmocka_unit_test(lookahead_hides_reading),
         cmocka_unit_test(lookahead_shares_what_is_read),
+        cmocka_unit_test(lookahead_foretells_what_it_does_not_plan),
         cmocka_unit_test(only_what_is_to_come),
         cmocka_unit_test(they_have_the_names_of_tasks),
     };
