@@ -5,28 +5,33 @@
 
 #include "scheduler/policies/scratch.h"
 
-/* The batch of one model, by deadline: marks who is in it. */
-static void collect(const struct swn_completion *c, const struct swn_due *due, uint32_t n, uint8_t *is_in)
+double swn_edf_batch(const struct swn_completion *c, const uint32_t *by_due, const double *left, uint8_t *is_in)
 {
     uint32_t begin[SWN_LANE_GROUPS] = {0};
-    double least = INFINITY;
+    double least = INFINITY, time = 0;
 
-    for (uint32_t k = 0; k < n; k++) {
-        double limit = due[k].left_ns < least ? due[k].left_ns : least;
-        begin[due[k].group]++;
-        is_in[k] = k == 0 || swn_set_time(c, begin) <= limit;
-        if (is_in[k])
+    for (uint32_t k = 0; k < c->n; k++) {
+        uint32_t i = by_due[k];
+        double limit = left[i] < least ? left[i] : least, with;
+        begin[c->group[i]]++;
+        with = swn_set_time(c, begin);
+        is_in[i] = k == 0 || with <= limit;
+        if (is_in[i]) {
             least = limit;
-        else
-            begin[due[k].group]--;
+            time = with;
+        } else {
+            begin[c->group[i]]--;
+        }
     }
+    return time;
 }
 
 void swn_decide_edf(struct swn_lane_scratch *x, struct swn_lane_decision *decision)
 {
     struct swn_lane_view *view = &x->view;
-    uint32_t n = 0, least = SWN_LANE_GROUPS;
+    uint32_t n = 0, least = SWN_LANE_GROUPS, group[SWN_LANE_REQUESTS], by_due[SWN_LANE_REQUESTS];
     uint8_t is_in[SWN_LANE_REQUESTS];
+    double left[SWN_LANE_REQUESTS];
     struct swn_completion problem;
     const struct swn_cohort *cohort = NULL;
 
@@ -44,9 +49,14 @@ void swn_decide_edf(struct swn_lane_scratch *x, struct swn_lane_decision *decisi
     if (!cohort)
         return;
     problem = swn_cohort_problem(view, cohort, x->time, x->bound);
-    for (uint32_t k = 0; k < n; k++)
-        x->due[k].left_ns = swn_due_safe(view, cohort, &x->due[k]);
-    collect(&problem, x->due, n, is_in);
+    problem.n = n;
+    problem.group = group;
+    for (uint32_t k = 0; k < n; k++) {
+        by_due[k] = k;
+        group[k] = x->due[k].group;
+        left[k] = swn_due_safe(view, cohort, &x->due[k]);
+    }
+    swn_edf_batch(&problem, by_due, left, is_in);
     for (uint32_t k = 0; k < n; k++)
         if (is_in[k] && x->due[k].group < least)
             least = x->due[k].group;

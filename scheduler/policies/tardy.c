@@ -3,7 +3,9 @@
 
 #include <math.h>
 
+#include "scheduler/policies/edf.h"
 #include "scheduler/policies/scratch.h"
+#include "scheduler/policies/soonest.h"
 
 /* T of all segments. */
 static void times(const struct swn_completion *c, struct swn_tardy_room *room)
@@ -113,8 +115,9 @@ uint32_t swn_tardy_paper(const struct swn_completion *c, const double *left, str
 /* Who runs first in a plan: the least advanced ones of the first segment that anybody is left in; and how long that may
  * wait. */
 struct first {
-    uint32_t segment, group, members;
+    uint32_t segment, group;
     double slack_ns;
+    uint8_t is_member[SWN_TARDY_REQUESTS]; /* of those that are served */
 };
 
 static struct first first_of(const struct swn_completion *c, const struct swn_due *due, const uint32_t *segment)
@@ -138,43 +141,108 @@ static struct first first_of(const struct swn_completion *c, const struct swn_du
     return f;
 }
 
+/* Whether all but those of `is_in` can be on time when these are done after `time`. */
+static int are_others_on_time(const struct swn_completion *c, const double *left, const uint8_t *is_in, double time,
+                              struct swn_tardy_room *room)
+{
+    uint32_t group[SWN_TARDY_REQUESTS], segment[SWN_TARDY_REQUESTS];
+    double then[SWN_TARDY_REQUESTS];
+    struct swn_completion others = *c;
+
+    others.n = 0;
+    others.group = group;
+    for (uint32_t i = 0; i < c->n; i++)
+        if (!is_in[i]) {
+            group[others.n] = c->group[i];
+            then[others.n++] = left[i] - time;
+        }
+    return !swn_tardy_plan(&others, then, room, segment);
+}
+
+/* Puts the batch of edf.h first, of those whom the plan serves, if the others are on time all the same. */
+static void run_full(const struct swn_completion *c, const double *left, struct swn_tardy_room *room,
+                     struct first *first)
+{
+    uint32_t by_due[SWN_TARDY_REQUESTS], group = SWN_LANE_GROUPS;
+    uint8_t is_in[SWN_TARDY_REQUESTS];
+
+    for (uint32_t i = 0; i < c->n; i++) {
+        uint32_t at = i;
+        for (; at && left[by_due[at - 1]] > left[i]; at--)
+            by_due[at] = by_due[at - 1];
+        by_due[at] = i;
+    }
+    if (!are_others_on_time(c, left, is_in, swn_edf_batch(c, by_due, left, is_in), room))
+        return;
+    for (uint32_t i = 0; i < c->n; i++)
+        group = is_in[i] && c->group[i] < group ? c->group[i] : group;
+    first->group = group;
+    for (uint32_t i = 0; i < c->n; i++)
+        first->is_member[i] = is_in[i] && c->group[i] == group;
+}
+
+/* The plan of one cohort, whose `n` requests are at `due`: who is in no segment is dropped, the others are moved to the
+ * front. Their number; *first: who runs first. */
+static uint32_t plan_cohort(struct swn_lane_scratch *x, const struct swn_cohort *cohort, struct swn_due *due,
+                            uint32_t n, int is_paper, struct first *first, struct swn_lane_decision *decision)
+{
+    uint32_t group[SWN_TARDY_REQUESTS], segment[SWN_TARDY_REQUESTS], kept = 0;
+    struct swn_completion problem = swn_cohort_problem(&x->view, cohort, x->time, x->bound);
+    double left[SWN_TARDY_REQUESTS];
+
+    problem.n = n < SWN_TARDY_REQUESTS ? n : SWN_TARDY_REQUESTS;
+    problem.group = group;
+    problem.weight = NULL;
+    for (uint32_t i = 0; i < problem.n; i++) {
+        group[i] = due[i].group;
+        left[i] = is_paper ? due[i].left_ns : swn_due_safe(&x->view, cohort, &due[i]);
+    }
+    if (is_paper)
+        swn_tardy_paper(&problem, left, &x->tardy, segment);
+    else
+        swn_tardy_plan(&problem, left, &x->tardy, segment);
+    *first = first_of(&problem, due, segment);
+    for (uint32_t i = 0; i < problem.n; i++)
+        if (segment[i] == SWN_TARDY_DROPPED) {
+            decision->dropped[decision->dropped_count++] = due[i].index;
+        } else {
+            first->is_member[kept] = segment[i] == first->segment && group[i] == first->group;
+            group[kept] = group[i];
+            left[kept] = left[i];
+            due[kept++] = due[i];
+        }
+    problem.n = kept;
+    if (!is_paper && kept)
+        run_full(&problem, left, &x->tardy, first);
+    return kept;
+}
+
 void swn_decide_tardy(struct swn_lane_scratch *x, int is_paper, struct swn_lane_decision *decision)
 {
     struct swn_lane_view *view = &x->view;
+    uint32_t count[SWN_LANE_REQUESTS];
     double slack = INFINITY;
 
+    for (uint32_t c = 0; c < view->cohort_count; c++)
+        count[c] = swn_due_list(view, &view->cohort[c], SWN_DUE_IN_GROUPS, x->due + view->cohort[c].first, decision);
+    if (!is_paper && swn_decide_soonest(x, count, decision))
+        return;
     for (uint32_t c = 0; c < view->cohort_count; c++) {
-        uint32_t group[SWN_TARDY_REQUESTS], segment[SWN_TARDY_REQUESTS];
-        double left[SWN_TARDY_REQUESTS];
         const struct swn_cohort *cohort = &view->cohort[c];
-        uint32_t n = swn_due_list(view, cohort, SWN_DUE_IN_GROUPS, x->due, decision);
-        struct swn_completion problem = swn_cohort_problem(view, cohort, x->time, x->bound);
+        struct swn_due *due = x->due + cohort->first;
         struct first first;
-        if (!n)
+        uint32_t kept;
+        if (!count[c])
             continue;
-        problem.n = n < SWN_TARDY_REQUESTS ? n : SWN_TARDY_REQUESTS;
-        problem.group = group;
-        problem.weight = NULL;
-        for (uint32_t i = 0; i < problem.n; i++) {
-            group[i] = x->due[i].group;
-            left[i] = is_paper ? x->due[i].left_ns : swn_due_safe(view, cohort, &x->due[i]);
-        }
-        if (is_paper)
-            swn_tardy_paper(&problem, left, &x->tardy, segment);
-        else
-            swn_tardy_plan(&problem, left, &x->tardy, segment);
-        for (uint32_t i = 0; i < problem.n; i++)
-            if (segment[i] == SWN_TARDY_DROPPED)
-                decision->dropped[decision->dropped_count++] = x->due[i].index;
-        first = first_of(&problem, x->due, segment);
+        kept = plan_cohort(x, cohort, due, count[c], is_paper, &first, decision);
         if (first.segment == SWN_TARDY_DROPPED || (decision->member_count && first.slack_ns >= slack))
             continue;
         slack = first.slack_ns;
         decision->model = cohort->model;
         decision->group = first.group;
         decision->member_count = 0;
-        for (uint32_t i = 0; i < problem.n; i++)
-            if (segment[i] == first.segment && group[i] == first.group)
-                decision->members[decision->member_count++] = x->due[i].index;
+        for (uint32_t i = 0; i < kept; i++)
+            if (first.is_member[i])
+                decision->members[decision->member_count++] = due[i].index;
     }
 }

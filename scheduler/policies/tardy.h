@@ -13,6 +13,14 @@
  *   run is better: whoever is left out of it although there is time is best the least advanced one, and that one is at
  *   the end of the run, so that a shorter run is the same. The plan is that of the least k with a finite E(n,k).
  *   O(n^3 k), so it looks at the first requests only.
+ *
+ * A plan says who is dropped. Of the schedules in which all others are on time, those do best that leave something for
+ * requests to come, and for times that are longer than expected (swn_decide_tardy):
+ *
+ * - While all requests can end in half of their time: the least completion time (soonest.h).
+ * - Else the largest batch, that of edf.h, if all others are on time behind it. It serves more with one reading, and
+ * the few that are left share theirs with requests that come meanwhile.
+ * - Else the plan's own first segment.
  */
 #ifndef SWN_SCHEDULER_POLICIES_TARDY_H
 #define SWN_SCHEDULER_POLICIES_TARDY_H

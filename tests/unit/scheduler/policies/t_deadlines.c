@@ -199,6 +199,32 @@ static void edf_by_hand(void **state)
     assert_int_equal(decision.group, 1);
 }
 
+/* One that is nearly done goes first, as the other one has time for a reading of its own; with less time they share. */
+static void tardy_ends_early_what_has_time(void **state)
+{
+    (void)state;
+    plain_scene(10, 15); /* alone 15 in a group, two in lockstep 20 */
+    lane_scene_add(&scene, 0, 1, 900, 1091);
+    lane_scene_add(&scene, 0, 0, 900, 1091); /* one after the other: 15 and 45, half of what is left; together 35 */
+    decide(SWN_LANE_TARDY);
+    assert_int_equal(decision.group, 1);
+    assert_int_equal(decision.member_count, 1);
+    assert_int_equal(decision.members[0], 0);
+    scene.requests[1].deadline_ns = 1085;
+    decide(SWN_LANE_TARDY);
+    assert_int_equal(decision.group, 0);
+    assert_int_equal(decision.members[0], 1);
+    assert_int_equal(decision.dropped_count, 0);
+    scene.state.time_error = 0.5; /* not sure enough, where they may take 53 */
+    scene.requests[0].deadline_ns = scene.requests[1].deadline_ns = 1100;
+    decide(SWN_LANE_TARDY);
+    assert_int_equal(decision.group, 0);
+    scene.requests[0].deadline_ns = 1034; /* the batch would make it late */
+    decide(SWN_LANE_TARDY);
+    assert_int_equal(decision.group, 1);
+    assert_int_equal(decision.members[0], 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -206,6 +232,7 @@ int main(void)
         cmocka_unit_test(what_runs_is_on_time),
         cmocka_unit_test(more_are_on_time),
         cmocka_unit_test(edf_by_hand),
+        cmocka_unit_test(tardy_ends_early_what_has_time),
     };
     return cmocka_run_group_tests(tests, lane_scratch_make, lane_scratch_done);
 }

@@ -184,6 +184,58 @@ static void test_wrong_times_change_decisions_only(void **state)
     assert_memory_equal(&known, &outcome, sizeof known);
 }
 
+/* ResNet-50 in half of its weights, at a rate of so many times that at which requests are served one by one. */
+static double on_time(enum swn_lane_policy policy, enum swn_lane_spacing spacing, double error, double times)
+{
+    static const uint64_t weights_mib[] = {5, 5, 8, 4, 8, 0, 23, 0, 17, 0, 17, 0, 0, 0, 7};
+    static struct swn_lane_group resnet[15];
+    double alone = 0, all = 0;
+
+    for (int g = 0; g < 15; g++) {
+        resnet[g] = (struct swn_lane_group){.compute_ns = 11 * MS,
+                                            .weight_bytes = weights_mib[g] * MIB,
+                                            .activation_bytes = 3 * MIB,
+                                            .state_bytes = g ? MIB / 5 : 0};
+        alone += weights_mib[g] ? 1e9 * (double)weights_mib[g] / 90 : 11e6;
+    }
+    load = (struct swn_lane_load){.model = {.groups = resnet, .group_count = 15},
+                                  .rate_per_s = times * 1e9 / alone,
+                                  .deadline_ns = (uint64_t)(4 * alone)};
+    run = (struct swn_lane_run){.loads = &load,
+                                .count = 1,
+                                .policy = policy,
+                                .memory_bytes = 47 * MIB,
+                                .disk_bytes_per_ns = 90 * (double)MIB / 1e9,
+                                .duration_ns = 100 * S,
+                                .spacing = spacing,
+                                .time_error = error};
+    for (run.seed = 1; run.seed <= 2; run.seed++) {
+        simulate();
+        all += (double)(outcome.done - outcome.late) / (double)outcome.arrived;
+    }
+    return all / 2;
+}
+
+/* Whatever the arrivals, and whether or not times are right. Where more come than can be served, the earliest deadline
+ * first is the worse choice. */
+static void test_tardy_has_more_on_time_than_edf(void **state)
+{
+    static const double rates[] = {3, 4.5, 6};
+
+    (void)state;
+    for (unsigned spacing = SWN_LANE_POISSON; spacing < SWN_LANE_SPACINGS; spacing++)
+        for (unsigned k = 0; k < 6; k++) {
+            double rate = rates[k % 3], error = k < 3 ? 0 : 0.25;
+            double tardy = on_time(SWN_LANE_TARDY, spacing, error, rate), mean_ns = outcome.mean_ns;
+            double edf = on_time(SWN_LANE_EDF, spacing, error, rate);
+            print_message("spacing %u, error %.2f, rate %.1f: tardy %.3f, edf %.3f\n", spacing, error, rate, tardy,
+                          edf);
+            assert_true(tardy >= edf - 0.002);
+            assert_true(tardy >= 1.1 * edf || edf > 0.9);
+            assert_true(k % 3 || mean_ns < 0.9 * outcome.mean_ns); /* and where all are, they end sooner */
+        }
+}
+
 static void test_wrong_numbers_are_refused(void **state)
 {
     (void)state;
@@ -214,6 +266,7 @@ int main(void)
         cmocka_unit_test_setup(test_same_seed_gives_the_same, begin),
         cmocka_unit_test_setup(test_arrivals_are_spaced_as_told, begin),
         cmocka_unit_test_setup(test_wrong_times_change_decisions_only, begin),
+        cmocka_unit_test_setup(test_tardy_has_more_on_time_than_edf, begin),
         cmocka_unit_test_setup(test_wrong_numbers_are_refused, begin),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
