@@ -46,7 +46,7 @@ void swn_decide_edf(struct swn_lane_scratch *x, struct swn_lane_decision *decisi
         cohort = &view->cohort[c];
         n = count;
     }
-    if (!cohort)
+    if (!n)
         return;
     problem = swn_cohort_problem(view, cohort, x->time, x->bound);
     problem.n = n;
