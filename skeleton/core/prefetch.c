@@ -229,14 +229,6 @@ void swn_prefetch_note_read(struct swn_engine *e, const struct swn_range *r)
     }
 }
 
-void swn_prefetch_unsettle(struct swn_engine *e, const struct swn_frame *f)
-{
-    size_t next = swn_frame_use(f)->next;
-
-    if (next && next <= e->ops.announced.settled)
-        e->ops.announced.settled = next - 1;
-}
-
 /* Starts reading the streamed bytes of the chunk that are not in its frame yet, unless a read into the frame is under
  * way. */
 static void fill(struct swn_engine *e, struct swn_frame *f, const void *cursor, int urgent)

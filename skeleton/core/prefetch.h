@@ -21,8 +21,6 @@ void swn_prefetch_await(struct swn_engine *e, const struct swn_chunks *chunks, s
 void swn_prefetch_run(struct swn_engine *e, struct swn_thread_state *t);
 /* An operator reads r: its frames have their next places in the announced order. */
 void swn_prefetch_note_read(struct swn_engine *e, const struct swn_range *r);
-/* f loses bytes, or all of them: the announced order has to look for them again. */
-void swn_prefetch_unsettle(struct swn_engine *e, const struct swn_frame *f);
 /* There is another announced order. t: that will read in it; NULL: its state is not known yet. */
 void swn_prefetch_announced(struct swn_engine *e, struct swn_thread_state *t);
 

@@ -16,7 +16,6 @@
 #include "base/size.h"
 #include "skeleton/engine/accounting.h"
 #include "skeleton/core/fetch_setup.h"
-#include "skeleton/core/prefetch.h"
 #include "skeleton/core/residency_steps.h"
 #include "skeleton/engine/subsystem.h"
 #include "skeleton/engine/weights.h"
@@ -221,7 +220,7 @@ void swn_frames_evict(struct swn_engine *e, struct swn_frame **frames, unsigned 
     while ((r = swn_residency_unpublish(&e->res, frames, n)))
         swn_make_resident(e, r, 0);
     for (unsigned i = 0; i < n; i++) {
-        swn_prefetch_unsettle(e, frames[i]);
+        swn_announced_unsettle(e, swn_frame_use(frames[i])->next);
         swn_pool_put(e->pool, frames[i]);
     }
     if (weight)
@@ -248,7 +247,7 @@ int swn_frame_cancel_reads(struct swn_engine *e, struct swn_frame *f)
         struct swn_part *p = &f->parts[i];
         if (p->there || !p->range || swn_fetch_cancel(e->fetch, &p->job))
             continue;
-        swn_prefetch_unsettle(e, f);
+        swn_announced_unsettle(e, swn_frame_use(f)->next);
         p->file->refs--;
         p->range = NULL; /* fetch_done will not see it */
         f->pending--;

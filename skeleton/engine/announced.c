@@ -120,6 +120,12 @@ uint32_t swn_announced_place(const struct swn_engine *e, uint32_t id)
     return a->count ? weight_of(a, id)->next : 0;
 }
 
+void swn_announced_unsettle(struct swn_engine *e, size_t place)
+{
+    if (place && place <= e->ops.announced.settled)
+        e->ops.announced.settled = place - 1;
+}
+
 struct swn_range *swn_announced_next(struct swn_engine *e, size_t *at)
 {
     const struct swn_announced *a = &e->ops.announced;

@@ -54,6 +54,8 @@ int swn_announced_is_all(const struct swn_engine *e);
 void swn_announced_note_read(struct swn_engine *e, const struct swn_range *r);
 /* The place of the next read of the range with this id, from 1 on; 0: there is none. */
 uint32_t swn_announced_place(const struct swn_engine *e, uint32_t id);
+/* A frame that the order needs at this place (0: nowhere) loses bytes, or all of them: they have to be looked for. */
+void swn_announced_unsettle(struct swn_engine *e, size_t place);
 /* The range of the next read that is to come, from *at on, which is 0 at first and then its place from 1 on; NULL:
  * there are no more. */
 struct swn_range *swn_announced_next(struct swn_engine *e, size_t *at);
