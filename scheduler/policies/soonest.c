@@ -1,6 +1,8 @@
 /* scheduler/policies/soonest.c - see soonest.h. */
 #include "scheduler/policies/soonest.h"
 
+#include <math.h>
+
 #include "scheduler/policies/scratch.h"
 
 /* The chains of all cohorts, and in *left how many segments they have. The cohort that the lane ran last. */
@@ -36,9 +38,12 @@ static int is_on_time(const struct swn_lane_scratch *x, uint32_t c, const struct
 {
     const struct swn_cohort *cohort = &x->view.cohort[c];
 
-    for (uint32_t i = s->first; i <= s->last; i++)
-        if (end_ns * SWN_SOONEST_PART > swn_due_safe(&x->view, cohort, &x->due[cohort->first + i]))
+    for (uint32_t i = s->first; i <= s->last; i++) {
+        const struct swn_due *due = &x->due[cohort->first + i];
+        /* Who has no deadline has a place in the order of deadlines, so that nobody waits without end. */
+        if (end_ns * SWN_SOONEST_PART > fmin(swn_due_safe(&x->view, cohort, due), due->order_ns))
             return 0;
+    }
     return 1;
 }
 

@@ -181,10 +181,16 @@ static void run_full(const struct swn_completion *c, const double *left, struct 
         first->is_member[i] = is_in[i] && c->group[i] == group;
 }
 
+enum tardy_plan {
+    PAPER,
+    EXACT,
+    FULL, /* the exact one, with a batch as full as it may be at first: it does not know when other cohorts are due */
+};
+
 /* The plan of one cohort, whose `n` requests are at `due`: who is in no segment is dropped, the others are moved to the
  * front. Their number; *first: who runs first. */
 static uint32_t plan_cohort(struct swn_lane_scratch *x, const struct swn_cohort *cohort, struct swn_due *due,
-                            uint32_t n, int is_paper, struct first *first, struct swn_lane_decision *decision)
+                            uint32_t n, enum tardy_plan plan, struct first *first, struct swn_lane_decision *decision)
 {
     uint32_t group[SWN_TARDY_REQUESTS], segment[SWN_TARDY_REQUESTS], kept = 0;
     struct swn_completion problem = swn_cohort_problem(&x->view, cohort, x->time, x->bound);
@@ -195,9 +201,9 @@ static uint32_t plan_cohort(struct swn_lane_scratch *x, const struct swn_cohort 
     problem.weight = NULL;
     for (uint32_t i = 0; i < problem.n; i++) {
         group[i] = due[i].group;
-        left[i] = is_paper ? due[i].left_ns : swn_due_safe(&x->view, cohort, &due[i]);
+        left[i] = plan == PAPER ? due[i].left_ns : swn_due_safe(&x->view, cohort, &due[i]);
     }
-    if (is_paper)
+    if (plan == PAPER)
         swn_tardy_paper(&problem, left, &x->tardy, segment);
     else
         swn_tardy_plan(&problem, left, &x->tardy, segment);
@@ -212,7 +218,7 @@ static uint32_t plan_cohort(struct swn_lane_scratch *x, const struct swn_cohort 
             due[kept++] = due[i];
         }
     problem.n = kept;
-    if (!is_paper && kept)
+    if (plan == FULL && kept)
         run_full(&problem, left, &x->tardy, first);
     return kept;
 }
@@ -222,9 +228,13 @@ void swn_decide_tardy(struct swn_lane_scratch *x, int is_paper, struct swn_lane_
     struct swn_lane_view *view = &x->view;
     uint32_t count[SWN_LANE_REQUESTS];
     double slack = INFINITY;
+    uint32_t cohorts = 0;
 
-    for (uint32_t c = 0; c < view->cohort_count; c++)
+    for (uint32_t c = 0; c < view->cohort_count; c++) {
         count[c] = swn_due_list(view, &view->cohort[c], SWN_DUE_IN_GROUPS, x->due + view->cohort[c].first, decision);
+        cohorts += count[c] != 0;
+    }
+    enum tardy_plan plan = is_paper ? PAPER : cohorts == 1 ? FULL : EXACT;
     if (!is_paper && swn_decide_soonest(x, count, decision))
         return;
     for (uint32_t c = 0; c < view->cohort_count; c++) {
@@ -234,7 +244,7 @@ void swn_decide_tardy(struct swn_lane_scratch *x, int is_paper, struct swn_lane_
         uint32_t kept;
         if (!count[c])
             continue;
-        kept = plan_cohort(x, cohort, due, count[c], is_paper, &first, decision);
+        kept = plan_cohort(x, cohort, due, count[c], plan, &first, decision);
         if (first.segment == SWN_TARDY_DROPPED || (decision->member_count && first.slack_ns >= slack))
             continue;
         slack = first.slack_ns;

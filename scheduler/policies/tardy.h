@@ -18,8 +18,9 @@
  * requests to come, and for times that are longer than expected (swn_decide_tardy):
  *
  * - While all requests can end in half of their time: the least completion time (soonest.h).
- * - Else the largest batch, that of edf.h, if all others are on time behind it. It serves more with one reading, and
- * the few that are left share theirs with requests that come meanwhile.
+ * - Else, where no other model has requests, the largest batch, that of edf.h, if all others of the plan are on time
+ *   behind it. It serves more with one reading, and the few that are left share theirs with requests that come
+ *   meanwhile.
  * - Else the plan's own first segment.
  */
 #ifndef SWN_SCHEDULER_POLICIES_TARDY_H

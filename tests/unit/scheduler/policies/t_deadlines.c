@@ -225,6 +225,23 @@ static void tardy_ends_early_what_has_time(void **state)
     assert_int_equal(decision.members[0], 0);
 }
 
+/* Of two models without deadlines the one whose requests take longer has its turn once it has waited long enough. */
+static void tardy_lets_nobody_wait_without_end(void **state)
+{
+    (void)state;
+    lane_scene_init(&scene, 2, 1, LANE_CPU);
+    scene.groups[0][0] = (struct swn_lane_group){.compute_ns = 100};
+    scene.groups[1][0] = (struct swn_lane_group){.compute_ns = 5};
+    scene.state.now_ns = 100000;
+    lane_scene_add(&scene, 0, 0, 99000, 0);
+    lane_scene_add(&scene, 1, 0, 99990, 0);
+    decide(SWN_LANE_TARDY);
+    assert_int_equal(decision.model, 1);
+    scene.requests[0].arrived_ns = 100000 - 64 * 100 + 50;
+    decide(SWN_LANE_TARDY);
+    assert_int_equal(decision.model, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -233,6 +250,7 @@ int main(void)
         cmocka_unit_test(more_are_on_time),
         cmocka_unit_test(edf_by_hand),
         cmocka_unit_test(tardy_ends_early_what_has_time),
+        cmocka_unit_test(tardy_lets_nobody_wait_without_end),
     };
     return cmocka_run_group_tests(tests, lane_scratch_make, lane_scratch_done);
 }
