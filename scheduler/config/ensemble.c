@@ -262,7 +262,7 @@ static int tensor_is_there(const struct swn_ensemble *e, const struct swn_ensemb
 
     if (maker == e->step_count || p->steps[maker] == SWN_STEP_DONE)
         return 1;
-    return p->steps[maker] == SWN_STEP_SKIPPED ? -1 : 0;
+    return p->steps[maker] == SWN_STEP_SKIPPED || p->verdicts[maker] == 0 ? -1 : 0;
 }
 
 /* Of all that the step needs: as above, the least. */

@@ -219,7 +219,7 @@ void swn_requests_admit(struct swn_serving *s, struct swn_job *job, uint64_t now
     struct swn_queue_terms terms;
 
     job->item.arrived_ns = job->item.arrived_ns ? job->item.arrived_ns : now;
-    if (s->is_draining) {
+    if (s->is_draining && job->item.job == 0) { /* an ensemble on its way takes its further steps */
         swn_serve_refuse(s, job, 503, "the server is shutting down");
         return;
     }
@@ -327,8 +327,8 @@ static void expect(struct swn_serving *s, unsigned engine, struct swn_lane_engin
     struct swn_lane_group groups[SWN_GROUPS_MOST];
     uint64_t used = 0, activations = 0;
 
-    if (s->options.cascade != SWN_CASCADE_PREFETCH)
-        return;
+    if (s->options.cascade != SWN_CASCADE_PREFETCH || swn_serve_queue_runs(&s->queue, engine))
+        return; /* nothing is chosen while the engine runs something */
     lane->expected_count = swn_ensembles_expect(s, engine, lane->expected, SWN_LANE_EXPECTED);
     for (size_t i = 0; lane->expected_count && i < s->count; i++) {
         const struct swn_served *m = s->models[i];

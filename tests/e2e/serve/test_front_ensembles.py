@@ -1,6 +1,7 @@
 """Ensembles of swapnet-serve: steps that depend on each other, and cascades whose later steps have conditions."""
 import concurrent.futures
 import json
+import signal
 import struct
 import time
 
@@ -328,3 +329,18 @@ def test_a_model_does_not_become_an_ensemble_while_it_is_loaded(tmp_path):
         status, _, body = f.infer("detector", body_of(tensor(HIGH, "IN")))
         assert status == 503
         assert "is an ensemble itself" in json.loads(body)["error"]
+
+
+def test_drain_lets_an_ensemble_take_its_further_steps(tmp_path):
+    f = serve_front.Front(cascade(tmp_path, "", detector="slow_ms=300", reader="slow_ms=100"))
+    try:
+        wait_for(f.is_ready)
+        with concurrent.futures.ThreadPoolExecutor(1) as pool:
+            answer = pool.submit(f.infer, "cascade", body_of(tensor(HIGH, "IN")))
+            wait_for(lambda: f.metric("swapnet_serve_requests") >= 1)
+            f.process.send_signal(signal.SIGTERM)
+            f.said("told to end")
+            assert outputs(answer.result()) == {"DETECTED": HIGH, "READ": HIGH}
+        assert f.wait() == 0, f.log
+    finally:
+        f.process.kill()

@@ -149,6 +149,16 @@ static void test_early_steps_that_are_not_needed_are_ended(void **state)
         assert_int_equal(swn_ensemble_to_start(e, &p), -1);
         assert_true(swn_ensemble_is_over(e, &p));
     }
+    /* One that failed early is not needed in the end: what was made of its result before counts as skipped, too. */
+    swn_ensemble_begin(e, &p);
+    p.steps[0] = SWN_STEP_DONE;
+    p.has_failed[1] = 1;
+    p.verdicts[1] = 0;
+    p.steps[2] = SWN_STEP_HELD;
+    assert_int_equal(swn_ensemble_to_abort(e, &p), -1);
+    assert_int_equal(p.steps[2], SWN_STEP_SKIPPED);
+    assert_int_equal(swn_ensemble_to_start(e, &p), -1);
+    assert_true(swn_ensemble_is_over(e, &p));
     swn_ensemble_begin(e, &p);
     p.steps[0] = SWN_STEP_RUNS;
     p.has_failed[1] = 1;
