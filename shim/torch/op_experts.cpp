@@ -25,10 +25,14 @@ uintptr_t address_of(const at::Tensor &tensor)
            static_cast<size_t>(tensor.storage_offset()) * tensor.itemsize();
 }
 
-// Whether a tensor's bytes are those at its address, and there are some.
+// Whether a tensor's bytes are those at its address, and there are some. What stands for a tensor while a program is
+// traced has none.
 bool readable(const at::Tensor &tensor)
 {
-    return tensor.defined() && tensor.numel() && tensor.has_storage() && swn_simple(tensor, tensor.scalar_type());
+    return tensor.defined() && tensor.numel() && tensor.unsafeGetTensorImpl()->has_storage() &&
+           !tensor.key_set().has(c10::DispatchKey::Python) && !tensor.key_set().has(c10::DispatchKey::Functionalize) &&
+           !tensor._is_zerotensor() && swn_simple(tensor, tensor.scalar_type()) &&
+           tensor.storage().unsafeGetStorageImpl()->data_ptr().get();
 }
 
 } // namespace

@@ -61,7 +61,7 @@ struct swn_arg {
     int sliced; /* 1: the part that is not in memory waits for slice_lend; 2: slice_lend has been called */
     int rows; /* 1: not all of it is in memory, and rows_copy reads the wanted rows; 2: rows_copy did, and no other read
                  followed */
-    int experts;      /* of SWN_USE_EXPERTS: 1: none has been asked for; 2: expert_lend has been called */
+    int experts;      /* of SWN_USE_EXPERTS: 1: none has been lent; 2: some have */
     int prefaulting;  /* a thread of the library makes its pages (skeleton/core/prefault.h) */
     uintptr_t afresh; /* address of its new bytes in the making (skeleton/core/overwrite.h), or 0 */
     size_t afresh_bytes;

@@ -69,7 +69,7 @@ int swn_announced_set(struct swn_engine *e, const struct swn_serving_weight *wei
     const struct swn_range *of_model = own ? swn_arena_find(e->arena, own) : NULL;
 
     a->first = a->count = a->repeated = a->settled = 0;
-    a->is_cut = n > SWN_ANNOUNCED_MOST;
+    a->is_cut = n >= SWN_ANNOUNCED_MOST; /* who has more to tell tells no more */
     a->is_told = comes_and_goes(of_model);
     if (a->is_told)
         a->file = of_model->file;

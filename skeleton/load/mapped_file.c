@@ -242,8 +242,8 @@ void swn_mapped_file_resolve(struct swn_engine *e, struct swn_op *op)
             continue;
         uintptr_t lo = swn_round_up(arg->data, SWN_PAGE), hi = (arg->data + arg->bytes) / SWN_PAGE * SWN_PAGE;
         struct swn_range *r = range_for(e, lo, hi);
-        if (!r && arg->use == SWN_USE_WEIGHT && !swn_mapped_file_is_at((void *)arg->data, arg->bytes) &&
-            !swn_arena_find(e->arena, arg->data))
+        if (!r && (arg->use == SWN_USE_WEIGHT || arg->use == SWN_USE_EXPERTS) &&
+            !swn_mapped_file_is_at((void *)arg->data, arg->bytes) && !swn_arena_find(e->arena, arg->data))
             swn_untracked_read(e, arg->data, arg->bytes);
         arg->data = r ? lo : 0;
         arg->bytes = arg->upto = r ? hi - lo : 0;

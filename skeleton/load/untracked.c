@@ -67,6 +67,21 @@ static void forget_what_is_gone(struct swn_engine *e)
             take_out(e, i, i + 1);
 }
 
+/* If all places are taken, looking for weights that are gone is a system call for each: not at every read. */
+static int has_place(struct swn_engine *e)
+{
+    static unsigned left; /* reads until it is worth another look */
+    if (taken < PLACES)
+        return 1;
+    if (left > 0) {
+        left--;
+        return 0;
+    }
+    forget_what_is_gone(e);
+    left = taken == PLACES ? PLACES : 0;
+    return taken < PLACES;
+}
+
 uint64_t swn_untracked_bytes(struct swn_engine *e)
 {
     forget_what_is_gone(e);
@@ -99,9 +114,7 @@ void swn_untracked_read(struct swn_engine *e, uintptr_t data, size_t bytes)
     end += end < taken && places[end].data < data + bytes;
     if (end != i + 1 || places[i].data != data || places[i].bytes != bytes) { /* other memory is there by now */
         take_out(e, i, end);
-        if (taken == PLACES)
-            forget_what_is_gone(e);
-        if (taken == PLACES)
+        if (!has_place(e))
             return;
         i = place_behind(data);
         memmove(places + i + 1, places + i, (taken++ - i) * sizeof *places);

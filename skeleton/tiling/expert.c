@@ -47,12 +47,12 @@ void swn_expert_lend(struct swn_op *op, unsigned index, uintptr_t at, size_t byt
     if (r && t && at < end && at + bytes > r->addr) {
         size_t from = at > r->addr ? at - r->addr : 0, upto = (at + bytes < end ? at + bytes : end) - r->addr;
         struct swn_expert_list *list = t->experts;
-        arg->experts = 2;
         if (list && list->range_id == r->id && list->next < list->n)
             list->next++;
         if (swn_arg_is_file_backed(arg) && (e->fetch || !swn_open_pool(e)) && e->pool) {
             swn_window_hold(e, arg, from, upto);
             swn_window_lend(e, arg, t);
+            arg->experts = 2;
             swn_prefetch_run(e, t);
         }
     }
@@ -66,7 +66,8 @@ void swn_experts_end(struct swn_engine *e, struct swn_arg *arg)
     struct swn_thread_state *t = swn_window_self();
     if (t && t->experts && t->experts->range_id == arg->range_id)
         t->experts->range_id = 0;
-    if (arg->experts == 1 && swn_arg_is_file_backed(arg)) { /* read through its mapping, if at all */
+    if (arg->experts == 1 && arg->range && arg->range->id == arg->range_id &&
+        swn_arg_is_file_backed(arg)) { /* read through its mapping, if at all */
         swn_load_verify(e, arg->range);
         arg->remap = 1;
     }

@@ -4,6 +4,7 @@ import random
 
 import torch
 from torch import nn
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 from _record import begin, read_bytes
 
@@ -51,6 +52,11 @@ with torch.inference_mode():
         record.tensor(f"token{token}", x)
         read.append(read_bytes() - before)
         routed.append(chosen * each)
+    # What stands for tensors while a program is traced has no numbers, and no memory either.
+    with FakeTensorMode() as mode:
+        rows, ends = (mode.from_tensor(t) for t in (torch.ones(EXPERTS, WIDTH), torch.arange(1, EXPERTS + 1, dtype=torch.int32)))
+    shape = torch._grouped_mm(rows, mode.from_tensor(layers[0].up).transpose(1, 2), offs=ends).shape
+    assert shape == (EXPERTS, INNER)
 record.notes["read_bytes"] = read
 record.notes["routed_bytes"] = routed
 record.notes["expert_bytes"] = LAYERS * EXPERTS * each

@@ -119,7 +119,7 @@ IN_A_CHILD(of_storages_in_one_place_the_last_counts, 60)
 /* More arrays than are remembered: when they are gone there is room for others. */
 static void many_come_and_go(void *arg)
 {
-    enum { MANY = 6000 };
+    enum { MANY = 4500 };
     static char *many[MANY];
 
     (void)arg;
@@ -130,7 +130,8 @@ static void many_come_and_go(void *arg)
     for (unsigned i = 0; i < MANY; i++)
         CHECK(!munmap(many[i], SWN_GRANULE));
     char *b = map_bytes(MIB);
-    use_often(b, MIB, SWN_USE_WEIGHT);
+    for (unsigned i = 0; i < 2 * MANY; i++)
+        use(b, MIB, SWN_USE_WEIGHT);
     CHECK(counted() == MIB);
 }
 IN_A_CHILD(many_come_and_go, 60)
