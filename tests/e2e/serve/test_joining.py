@@ -18,6 +18,7 @@ ALONE = ("tails", "over_requests", "by_number", "over_first", "drawn", "through_
 WIDTH = 1024
 OF_LARGE = ("over_requests", "through_buffer")  # a large number of one request changes all of them
 TOGETHER = ("in_place", "fails_joined", "widens")
+FULL = {"in_place": 8, "widens": 2}  # as many are joined, sooner or later
 ALIKE = ("learns", "frozen")  # weights of the same bytes
 STATES = ("counts", "chooses", "statistics")  # the answer to a seed is right if so many requests came before
 PATIENCE_S = 60
@@ -200,11 +201,13 @@ def test_joined_requests_have_their_own_bits(torch, made):
         for number, name in enumerate(TOGETHER):
             load(e, number, where, name, batch_most=8, may_differ=1)
             pairs = [sample(where, name, seed) for seed in range(8)]
-            for _ in range(5):
+            end, turns = time.monotonic() + PATIENCE_S, 0
+            while turns < 5 or (most[name] < FULL.get(name, 0) and time.monotonic() < end):  # a RUN may come late
                 answers, joined = together(e, number, [inputs for inputs, _ in pairs])
                 assert answers == [want for _, want in pairs], name
                 most[name] = max(most.get(name, 0), *map(max, joined))
-        assert most["in_place"] == 8 and most["fails_joined"] <= 2 and 1 < most["widens"] <= 4, most
+                turns += 1
+        assert most["in_place"] == FULL["in_place"] and most["fails_joined"] <= 2 and 1 < most["widens"] <= 4, most
     stats = json.loads((where / "stats.json").read_text())
     assert stats["peak_resident_bytes"] <= stats["budget_bytes"] and stats["over_budget_bytes"] == 0, stats
 
