@@ -1,4 +1,5 @@
 """Budgets that follow memory: SWAPNET_BUDGET=auto, and SWAPNET_MEMORY for the whole process."""
+import contextlib
 import json
 import os
 import signal
@@ -122,7 +123,8 @@ def pressures(pid):
     """Descriptors of a process that tell it of memory pressure."""
     found = 0
     for name in os.listdir(f"/proc/{pid}/fd"):
-        found += "pressure" in os.readlink(f"/proc/{pid}/fd/{name}")
+        with contextlib.suppress(FileNotFoundError):  # closed by now
+            found += "pressure" in os.readlink(f"/proc/{pid}/fd/{name}")
     return found
 
 

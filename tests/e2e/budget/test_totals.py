@@ -62,8 +62,7 @@ def test_restart_with_less_and_no_record(place):
             assert leased(d.ask({"op": "list"})) <= total
             for dnn, layers in zip(running, (16, 12)):
                 dnn.goes_on(2)
-                now = dnn.stats()
-                assert now["resident_bytes"] <= now["budget_bytes"] == d.list()[dnn.pid]["budget_bytes"], now
+                wait_for(lambda: (now := dnn.stats())["resident_bytes"] <= now["budget_bytes"] == d.list()[dnn.pid]["budget_bytes"])
                 bits, err = dnn.end()
                 assert bits == plain_bits(layers) and err.count("swapnet:") == err.count("going on under its last lease") <= 1, err
     finally:

@@ -55,6 +55,7 @@ def test_flops_are_those_that_pytorch_counts(torch, disk):
         assert record["notes"]["flops"] - record["notes"]["beyond_torch"] == record["notes"]["torch_flops"]
 
 
+@pytest.mark.timed
 def test_profile_in_memory(torch, disk):
     """Without a budget nothing is streamed; coming and going is measured afterwards."""
     made, _, done = profile(torch, disk, "infer", "mlp", 24)
@@ -63,7 +64,8 @@ def test_profile_in_memory(torch, disk):
     assert all(layer["compute_s"] > 0 and layer["swap_in"] for layer in made["layers"])
     assert made["passes"] >= 20 and made["latency_s"] > 0
     # all layers are alike, and bytes and references are told apart all the same
-    assert made["coefficients"]["alpha_s_per_byte"] > 0 and made["coefficients"]["eta_s_per_reference"] > 0
+    known = made["coefficients"]
+    harness.in_time(known["alpha_s_per_byte"] > 0 and known["eta_s_per_reference"] > 0, known)
     shown = run(CTL, "profile", "--show", f"{disk}/profile.json").stdout
     assert "24 layers" in shown and "R^2" in shown and "not fitted" not in shown + done.stderr
 
@@ -95,8 +97,9 @@ def test_profile_of_resnet(torch, disk):
     assert sum(layer["depth"] for layer in layers) == 62 + 40  # all parameters, running means and variances,
     assert sum(layer["bytes"] for layer in layers) == 4 * (11689512 + 9600)  # and of all the bytes
     known = made["coefficients"]
-    assert known["alpha_s_per_byte"] > 0 and known["gamma_s_per_flop"] > 0 and known["eta_s_per_reference"] > 0
-    assert 0 <= known["beta_s_per_reference"] < 1e-3
+    assert known["beta_s_per_reference"] >= 0
+    harness.in_time(known["alpha_s_per_byte"] > 0 and known["gamma_s_per_flop"] > 0 and known["eta_s_per_reference"] > 0, known)
+    harness.in_time(known["beta_s_per_reference"] < 1e-3, known)  # reads have that much less when others wait for the disk
     assert made["fit"]["execution"]
     counts = {read[2] for layer in layers for read in layer["swap_in"]}
     assert {5, 7, 10} < counts and counts == {release[1] for layer in layers for release in layer["swap_out"]}

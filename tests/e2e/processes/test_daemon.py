@@ -67,7 +67,8 @@ def test_hostile_clients(place):
             s.settimeout(10)
             assert s.recv(10) == b""
         slow.settimeout(10)
-        assert slow.recv(10) == b""
+        with contextlib.suppress(ConnectionResetError):  # a byte came when the daemon had stopped reading
+            assert slow.recv(10) == b""
         stop.set()
         dripping.join()
         for s in held + [slow, passer, flood]:

@@ -341,7 +341,7 @@ def test_slow_clients_and_idle_ones_hold_nobody_up(tmp_path):
 
 def test_client_that_does_not_read_loses_its_connection(tmp_path):
     repo = repository(tmp_path, echo="")
-    with front(repo, "--buffers", "120M", "--header-timeout-secs", "1", "--answer-timeout-secs", "1",
+    with front(repo, "--buffers", "120M", "--header-timeout-secs", "30", "--answer-timeout-secs", "1",
                "--least-rate", "100M") as f:
         f.ready()
         body, headers = binary([1.0] * (8 << 20))

@@ -201,7 +201,7 @@ def test_model_under_which_engines_die_is_set_apart(tmp_path):
 def test_hung_group_is_ended(tmp_path):
     flag = tmp_path / "flag"
     repo = repository(tmp_path / "repo", hang=f"hang_if={flag}")
-    with front(repo, "--group-timeout-ms", "300") as f:
+    with front(repo, "--group-timeout-ms", "2000") as f:
         f.ready()
         flag.touch()
         assert f.infer("hang", BODY)[0] == 200  # again, without the file
@@ -227,7 +227,7 @@ def held_by_the_kernel(pid):
 def test_engine_that_cannot_be_killed_holds_nobody_up(tmp_path):
     flag = tmp_path / "flag"
     repo = repository(tmp_path / "repo", hang=f"hang_if={flag}")
-    with front(repo, "--group-timeout-ms", "300") as f, concurrent.futures.ThreadPoolExecutor(1) as pool:
+    with front(repo, "--group-timeout-ms", "2000") as f, concurrent.futures.ThreadPoolExecutor(1) as pool:
         f.ready()
         flag.touch()
         with held_by_the_kernel(f.engines()[0]):
@@ -273,14 +273,17 @@ def test_server_sleeps_while_its_engine_is_down(tmp_path):
             concurrent.futures.ThreadPoolExecutor(1) as pool:
         f.ready()
         assert f.infer("echo", BODY)[0] == 200  # its times are known
-        work = pool.submit(f.infer, "echo", body_of(tensor(VALUES), parameters={"timeout": 500000}))
+        work = pool.submit(f.infer, "echo", body_of(tensor(VALUES), parameters={"timeout": 3000000}))
         wait_for(lambda: f.metric("swapnet_serve_requests") == 1)
         gate.unlink()
         os.kill(f.engines()[0], signal.SIGKILL)
         assert work.result()[0] == 503  # its time is over
-        before = f.awake_s()
-        time.sleep(1.5)
-        assert f.awake_s() - before < 0.7
+        awake = []  # waiting for a processor counts, too: others' load may take a turn
+        while len(awake) < 4 and not (awake and awake[-1] < 0.7):
+            before = f.awake_s()
+            time.sleep(1.5)
+            awake.append(f.awake_s() - before)
+        assert min(awake) < 0.7, awake
         gate.touch()
         f.ready()
         assert f.infer("echo", BODY)[0] == 200

@@ -134,8 +134,9 @@ def are_gone(pids):
 
 
 def left_behind():
-    """What a server could leave where it may write: shared memory, sockets and files of ours."""
-    return {path for folder in ("/dev/shm", "/tmp", "/run") for path in pathlib.Path(folder).glob("*swapnet*")}
+    """What a server could leave where it may write: shared memory, sockets and files of ours, but for those of other tests."""
+    return {path for folder in ("/dev/shm", "/tmp", "/run") for path in pathlib.Path(folder).glob("*swapnet*")
+            if not path.name.startswith("swapnet-e2e")}
 
 
 def test_server_that_is_killed_leaves_nothing_and_is_back_at_once(tmp_path):

@@ -41,7 +41,7 @@ class Daemon:
     def start(self):
         self.process = subprocess.Popen([DAEMON, *map(str, self.args)], env=self.env(), stderr=subprocess.PIPE,
                                         text=True, **self.options)
-        wait_for(self.answers, 10, "swapnetd does not answer")
+        wait_for(self.answers, 30, "swapnetd does not answer")
 
     def env(self, **extra):
         return harness.clean_env({"XDG_RUNTIME_DIR": self.place} | extra)

@@ -114,7 +114,7 @@ def test_a_read_that_stalls(torch113, disk):
     """The operator that needs it waits; the others' reads go on, as their number shows."""
     seen, run = spilled(torch113, disk, "stall:60:2")
     assert seen.hits == 1 and seen.reads > 60 and run.rc == 0, run.describe()
-    assert run.stats["stall_ns"] > 1.5e9, run.describe()
+    assert run.stats["stall_ns"] > 0.5e9, run.describe()
     harness.assert_same(run.plain, run)
 
 

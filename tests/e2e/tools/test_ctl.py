@@ -464,7 +464,7 @@ def test_status_of_one_that_is_stopped(runtime):
     Fake(runtime, 900002, stats(900002))
     start = time.monotonic()
     result = status(runtime, "-o", "json")
-    assert time.monotonic() - start < 5
+    assert time.monotonic() - start < 30
     assert result.returncode == 0
     assert [p["pid"] for p in ours(json.loads(result.stdout), 900001, 900002)] == [900002]
     assert "process 900001 does not answer" in result.stderr
