@@ -45,7 +45,7 @@ foreach(source IN LISTS unit_tests)
     target_link_options(${name} PRIVATE ${${name}_LINK})
     set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
     add_test(NAME ${name} COMMAND ${name})
-    set_tests_properties(${name} PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 240)
+    set_tests_properties(${name} PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 600)
     # Another one says that it compares real times, which only these may do again (scripts/test): /* timed: WHY */
     file(STRINGS ${source} timed REGEX "^/\\* timed: ")
     if(timed)
@@ -77,7 +77,7 @@ target_compile_definitions(t_hook_alloc PRIVATE
 add_dependencies(t_hook_alloc standin-c10 standin-c10-backend)
 
 set_tests_properties(t_unified t_device t_swapper t_pinned_cache t_host_register t_bounce PROPERTIES LABELS unified)
-set_tests_properties(t_swapper PROPERTIES TIMEOUT 480) # a minute of two idle processors under the thread sanitizer
+set_tests_properties(t_swapper PROPERTIES TIMEOUT 900) # a minute of two idle processors under the thread sanitizer
 
 # With `ctest -L unified` comes all that concerns devices; scripts/test runs pytest itself, and leaves out these by -LE e2e.
 if(SWAPNET_BACKENDS AND NOT CMAKE_CROSSCOMPILING)

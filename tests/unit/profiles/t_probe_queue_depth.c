@@ -129,7 +129,7 @@ static void bad_disk(void **state)
 
 int main(void)
 {
-    alarm(100); /* a hang is a failure */
+    alarm(300); /* a hang is a failure */
     swn_sim_disk.now_ns = now_ns;
     swn_sim_disk.pass = pass;
     const struct CMUnitTest tests[] = {

@@ -103,7 +103,7 @@ static void smaller_than_its_memory(void **state)
 
 int main(void)
 {
-    alarm(100); /* a hang is a failure */
+    alarm(300); /* a hang is a failure */
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(different_pages),
         cmocka_unit_test(same_bytes_in_any_place),

@@ -362,7 +362,7 @@ static void on_threads(void **state)
 
 int main(void)
 {
-    alarm(100); /* a hang is a failure */
+    alarm(300); /* a hang is a failure */
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(depth_and_size), cmocka_unit_test(by_default),  cmocka_unit_test(small_ones),
         cmocka_unit_test(in_order),       cmocka_unit_test(large_reads), cmocka_unit_test(urgent_beside),

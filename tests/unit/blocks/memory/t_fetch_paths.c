@@ -471,7 +471,7 @@ int main(void)
     table.pread = faulty_pread;
     table.ring_setup = faulty_ring_setup;
     table.ring_wait = faulty_ring_wait;
-    alarm(100); /* a hang is a failure */
+    alarm(300); /* a hang is a failure */
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(paths),
         cmocka_unit_test(nth_failure),
