@@ -26,7 +26,7 @@
     } while (0)
 
 /* Runs test(arg) in a child and returns its exit status: 0 passed; -N: killed by signal N. The caller has one thread.
- * A child that takes longer than `seconds` is killed by SIGALRM. */
+ * `seconds` is what it may take on a quiet machine; a child that takes three times that is killed by SIGALRM. */
 int run_alone(void (*test)(void *arg), void *arg, unsigned seconds);
 /* The unit test test_NAME, which is NAME(NULL) in a child of its own. After <cmocka.h>. */
 #define IN_A_CHILD(name, seconds)                                                                                      \
