@@ -3,6 +3,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "shim/torch/services.h"
 #include "shim/torch/tensor_checks.h"
 
 namespace
@@ -25,14 +26,11 @@ uintptr_t address_of(const at::Tensor &tensor)
            static_cast<size_t>(tensor.storage_offset()) * tensor.itemsize();
 }
 
-// Whether a tensor's bytes are those at its address, and there are some. What stands for a tensor while a program is
-// traced has none.
+// Whether a tensor's bytes are those at its address, and there are some.
 bool readable(const at::Tensor &tensor)
 {
-    return tensor.defined() && tensor.numel() && tensor.unsafeGetTensorImpl()->has_storage() &&
-           !tensor.key_set().has(c10::DispatchKey::Python) && !tensor.key_set().has(c10::DispatchKey::Functionalize) &&
-           !tensor._is_zerotensor() && swn_simple(tensor, tensor.scalar_type()) &&
-           tensor.storage().unsafeGetStorageImpl()->data_ptr().get();
+    return swn_has_own_storage(tensor) && tensor.numel() && !tensor._is_zerotensor() &&
+           swn_simple(tensor, tensor.scalar_type()) && tensor.storage().unsafeGetStorageImpl()->data_ptr().get();
 }
 
 } // namespace
@@ -63,14 +61,14 @@ bool swn_op_experts::find(c10::ArrayRef<const c10::IValue> inputs, size_t i, uns
     return true;
 }
 
-void swn_op_experts::begin(const swn_runtime_services &host, swn_op &op)
+void swn_op_experts::begin(swn_op &op)
 {
     there_ = there_ && arg_ < op.n && op.args[arg_].use == SWN_USE_EXPERTS;
     if (there_)
-        host.tiling.experts_begin(&op, arg_, &experts_);
+        swn_services->tiling.experts_begin(&op, arg_, &experts_);
 }
 
-void swn_op_experts::lend(const swn_runtime_services &host, swn_op &op, const at::RecordFunction &fn) const
+void swn_op_experts::lend(swn_op &op, const at::RecordFunction &fn) const
 {
     uintptr_t end = experts_.first + experts_.each * experts_.count, at = 0;
     size_t bytes = 0;
@@ -87,5 +85,5 @@ void swn_op_experts::lend(const swn_runtime_services &host, swn_op &op, const at
         }
     }
     if (bytes && bytes <= experts_.each)
-        host.tiling.expert_lend(&op, arg_, at, bytes);
+        swn_services->tiling.expert_lend(&op, arg_, at, bytes);
 }

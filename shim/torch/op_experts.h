@@ -29,9 +29,9 @@ class swn_op_experts
         there_ = false;
     }
     // The operator has been announced.
-    void begin(const swn_runtime_services &host, swn_op &op);
+    void begin(swn_op &op);
     // An operator within it is about to read its inputs.
-    void lend(const swn_runtime_services &host, swn_op &op, const at::RecordFunction &fn) const;
+    void lend(swn_op &op, const at::RecordFunction &fn) const;
 
   private:
     bool there_ = false;

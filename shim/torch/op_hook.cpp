@@ -228,8 +228,7 @@ bool python_may_run()
 
 bool plain(const at::Tensor &tensor)
 {
-    return tensor.defined() && tensor.is_cpu() && tensor.unsafeGetTensorImpl()->has_storage() &&
-           !tensor.key_set().has(c10::DispatchKey::Python) && !tensor.key_set().has(c10::DispatchKey::Functionalize);
+    return swn_has_own_storage(tensor) && tensor.is_cpu();
 }
 
 constexpr size_t untracked_least = 65536; // smaller tensors are not the engine's either
@@ -355,7 +354,7 @@ void announce(Thread &t)
     t.small = {};
     swn_services->op_begin(&t.op);
     t.open = true;
-    t.experts.begin(*swn_services, t.op);
+    t.experts.begin(t.op);
 }
 
 // Whether source has the same elements in the same order as self, and fills its storage or lies in a mapped file: then
@@ -584,7 +583,7 @@ std::unique_ptr<at::ObserverContext> on_start(const at::RecordFunction &fn)
         return nullptr;
     if (t.depth++) {
         if (t.open && t.experts.are_there())
-            t.experts.lend(*swn_services, t.op, fn);
+            t.experts.lend(t.op, fn);
     } else {
         try {
             begin(t, *op, fn);

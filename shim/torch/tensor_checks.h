@@ -14,6 +14,14 @@ template <typename T> bool swn_named(const T &, long)
     return false;
 }
 
+// Whether the tensor has a storage of its own: what stands for another tensor, as while a program is traced, does not
+// count.
+inline bool swn_has_own_storage(const at::Tensor &tensor)
+{
+    return tensor.defined() && tensor.unsafeGetTensorImpl()->has_storage() &&
+           !tensor.key_set().has(c10::DispatchKey::Python) && !tensor.key_set().has(c10::DispatchKey::Functionalize);
+}
+
 // Whether the tensor's numbers are those in its memory, of this type.
 inline bool swn_simple(const at::Tensor &tensor, at::ScalarType type)
 {

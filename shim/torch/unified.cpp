@@ -24,6 +24,7 @@
 #include "shim/torch/owners.h"
 #include "shim/torch/slices.h"
 #include "shim/torch/services.h"
+#include "shim/torch/tensor_checks.h"
 
 using namespace swn_owners;
 
@@ -79,9 +80,8 @@ at::Tensor twin_of(const at::Tensor &self)
 
 bool is_plain(const at::Tensor &t)
 {
-    return t.defined() && t.layout() == at::kStrided && t.unsafeGetTensorImpl()->has_storage() && !t.is_conj() &&
-           !t.is_neg() && !t.is_quantized() && !t.key_set().has(c10::DispatchKey::Python) &&
-           !t.key_set().has(c10::DispatchKey::Functionalize) && t.is_non_overlapping_and_dense();
+    return swn_has_own_storage(t) && t.layout() == at::kStrided && !t.is_conj() && !t.is_neg() && !t.is_quantized() &&
+           t.is_non_overlapping_and_dense();
 }
 
 bool whole(const at::Tensor &t)
