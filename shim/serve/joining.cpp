@@ -24,10 +24,18 @@ constexpr size_t kCasesMost = 512;
  * is for weights. */
 constexpr uint64_t kRoomPart = 4;
 
-/* The most bytes that the request's tensors have at once. */
+/* The most bytes that the request's tensors have at once, from those on that the group begins with. */
 class PeakWatch : public StepWatch
 {
   public:
+    /* Joined, each of them has memory of its own for all of its numbers, whatever they share now. */
+    explicit PeakWatch(const Activation &a)
+    {
+        for (const auto &[number, v] : a.live())
+            if (v.isTensor() && v.toTensor().defined() && v.toTensor().has_storage())
+                peak += std::max(v.toTensor().nbytes(), v.toTensor().storage().nbytes());
+    }
+
     void before(const Step &, const torch::jit::Stack &) override
     {
     }
@@ -241,7 +249,7 @@ std::vector<Left> what_is_left(Activation &a)
 
 void run_alone(JoinCase &c, Activation &a, std::vector<uint64_t> *step_ns)
 {
-    PeakWatch peak;
+    PeakWatch peak(a);
     uint64_t began = computing_ns(), ended;
     a.run_group(a.next_group(), step_ns, c.has_left ? nullptr : &peak);
     ended = computing_ns();

@@ -152,10 +152,11 @@ def fails_joined(x):
 
 
 def widens(x):
+    """Its requests are small, and what its steps read and write is wide: a megabyte of each request."""
+    wide = x.repeat(1, 256)
     for _ in range(4):
-        wide = x.unsqueeze(1).expand(-1, 256, -1) * 0.5  # a megabyte of each request
-        x = torch.relu(wide).amax(1) - 0.25
-    return x
+        wide = torch.relu(wide + 0.25) * 0.875
+    return wide[:, ::256] * 0.5
 
 
 MODELS = {"in_place": (Function(in_place), WIDTH), "fails_joined": (Function(fails_joined), WIDTH), "widens": (Function(widens), WIDTH),
