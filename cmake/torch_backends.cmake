@@ -22,6 +22,8 @@ option(SWAPNET_JOIN_BACKENDS "Compile the C++ files of a torch backend as one: f
 # precompiled header half a GB. So files that are compiled once, and not again after each change, are compiled together:
 # names without linkage are different in all files of a backend.
 function(swn_backend_sources target)
+    # PyTorch's checks put the name of their file into messages: not where it lay when it was compiled.
+    target_compile_options(${target} PRIVATE "-fmacro-prefix-map=${PROJECT_SOURCE_DIR}/=")
     if(SWAPNET_JOIN_BACKENDS)
         set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 0)
         get_target_property(sources ${target} SOURCES)
