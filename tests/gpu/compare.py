@@ -95,12 +95,14 @@ class Machine:
         if seconds <= 0:
             return Run({}, {}, {}, [], "not reached in time")
         command = [self.options.python, HERE / "work.py", where / "record.json", *map(str, args)]
-        started = time.monotonic()
+        started, most = time.monotonic(), self.options.minutes * 12
         try:
-            done = subprocess.run(command, env=env, cwd=where, capture_output=True, text=True,
-                                  timeout=min(seconds, self.options.minutes * 12), stdin=subprocess.DEVNULL, check=False)
-        except subprocess.TimeoutExpired:
-            return Run({}, {}, {}, [], "did not end")
+            done = subprocess.run(command, env=env, cwd=where, capture_output=True, text=True, timeout=min(seconds, most),
+                                  stdin=subprocess.DEVNULL, check=False)
+        except subprocess.TimeoutExpired as cut:
+            said = cut.stderr.decode(errors="replace") if cut.stderr else ""
+            self.log(command, env, subprocess.CompletedProcess(command, "cut off", "", said), time.monotonic() - started)
+            return Run({}, {}, {}, [], "did not end" if seconds > most else "not reached in time")
         lines = [line for line in done.stderr.splitlines() if line.startswith("swapnet:")]
         self.log(command, env, done, time.monotonic() - started)
         record, stats = _json(where / "record.json"), _json(where / "stats.json")
