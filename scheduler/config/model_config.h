@@ -27,6 +27,7 @@ struct swn_config_tensor {
     int64_t reshape[SWN_WIRE_RANK];
     uint8_t has_reshape;
     uint8_t is_optional;
+    char labels[SWN_CONFIG_NAME]; /* label_filename of an output, in the model's folder; "": none */
 };
 
 enum swn_queue_timeout {

@@ -64,7 +64,7 @@ static void put_tensor(struct swn_json_out *text, const struct swn_config_tensor
         put_flag(text, "allow_ragged_batch", 0);
         put_flag(text, "optional", t->is_optional);
     } else {
-        put_text(text, "label_filename", "");
+        put_text(text, "label_filename", t->labels);
     }
     swn_json_puts(text, "}");
 }

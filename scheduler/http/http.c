@@ -302,7 +302,7 @@ static enum MHD_Result answer(struct swn_http_request *r)
 static enum MHD_Result answer_server(struct swn_http_request *r)
 {
     static const char *const extensions[] = {"binary_tensor_data", "model_repository", "model_configuration",
-                                             "statistics", "schedule_policy"};
+                                             "statistics",         "schedule_policy",  "classification"};
     const unsigned count = sizeof extensions / sizeof *extensions;
 
     r->job.body_bytes = swn_oip_server_metadata(NULL, 0, "swapnet-serve", SWAPNET_VERSION, extensions, count);

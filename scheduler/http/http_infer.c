@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "scheduler/http/http_internal.h"
 #include "scheduler/oip/oip_answer.h"
+#include "scheduler/oip/oip_classes.h"
 
 #define FIRST_SLOT ((uint64_t)65536) /* of a body of unknown length */
 /* Compressed bytes that are taken at once, and what deflate makes of them at most: 1032 times as many. */
@@ -268,6 +269,53 @@ static enum swn_coding compress(struct swn_http_request *r, struct swn_coding_pa
     return coding;
 }
 
+/* Outputs of which the request wants classes become texts in a slot; `tensors` describe them as long as the answer
+ * does. */
+static int classify(struct swn_http_request *r, struct swn_oip_answer *answer, struct swn_wire_tensor *tensors)
+{
+    struct swn_infer *infer = r->job.infer;
+    struct swn_kept_slot *kept = calloc(1, sizeof *kept);
+    uint64_t rooms[SWN_WIRE_TENSORS], all = 0;
+    char *at;
+
+    if (!kept)
+        return swn_oip_fail(&r->job.error, 503, "out of memory");
+    kept->next = infer->kept;
+    infer->kept = kept;
+    for (unsigned i = 0; i < answer->count; i++) {
+        const struct swn_oip_answer_output *o = &answer->outputs[i];
+        rooms[i] = 0;
+        if (o->classes &&
+            swn_oip_classes_room(o->tensor, o->classes, infer->has_batch, infer->labels, &rooms[i], &r->job.error))
+            return -EINVAL;
+        rooms[i] = (rooms[i] + SWN_SLOT_ALIGN - 1) & ~(SWN_SLOT_ALIGN - 1);
+        if (__builtin_add_overflow(all, rooms[i], &all))
+            return swn_oip_fail(&r->job.error, 503, "there is no room for the answer now");
+    }
+    if (all && swn_slot_take(buffer_of(r), all, &kept->slot))
+        return swn_oip_fail(&r->job.error, 503, "there is no room for the answer now");
+    at = swn_buffer_at(buffer_of(r), kept->slot.offset);
+    for (unsigned i = 0; i < answer->count; at += rooms[i++]) {
+        struct swn_oip_answer_output *o = &answer->outputs[i];
+        if (!o->classes)
+            continue;
+        swn_oip_classes_write(o->tensor, o->data, o->classes, infer->has_batch, infer->labels, at, rooms[i],
+                              &tensors[i]);
+        o->tensor = &tensors[i];
+        o->data = at;
+    }
+    return 0;
+}
+
+static int wants_classes(const struct swn_oip_answer *answer)
+{
+    uint32_t any = 0;
+
+    for (unsigned i = 0; i < answer->count; i++)
+        any |= answer->outputs[i].classes;
+    return any != 0;
+}
+
 /* The answer's JSON into a slot. */
 static int write_text(struct swn_http_request *r, const struct swn_oip_answer *answer, size_t *bytes)
 {
@@ -320,6 +368,15 @@ struct MHD_Response *swn_http_infer_answer(struct swn_http_request *r, uint64_t 
         return NULL;
     answer.skipped = infer->skipped;
     answer.bits = infer->may_differ ? SWN_OIP_BATCH : SWN_OIP_EXACT;
+    if (wants_classes(&answer)) {
+        infer->classes = calloc(SWN_WIRE_TENSORS, sizeof *infer->classes);
+        if (!infer->classes) {
+            swn_oip_fail(&r->job.error, 503, "out of memory");
+            return NULL;
+        }
+        if (classify(r, &answer, infer->classes))
+            return NULL;
+    }
     if (write_text(r, &answer, &text_bytes))
         return NULL;
     count = gather(r, &answer, text_bytes, parts, bytes);

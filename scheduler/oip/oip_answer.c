@@ -14,10 +14,10 @@
 #include "scheduler/oip/oip_tensor.h"
 #include "scheduler/json/utf8.h"
 
-static int add_output(struct swn_oip_answer *a, const struct swn_wire_tensor *t, int is_binary, const char *buffer,
-                      struct swn_oip_error *error)
+static int add_output(struct swn_oip_answer *a, const struct swn_wire_tensor *t, int is_binary, uint32_t classes,
+                      const char *buffer, struct swn_oip_error *error)
 {
-    if (!is_binary && (t->element == SWN_ELEMENT_FP16 || t->element == SWN_ELEMENT_BF16))
+    if (!is_binary && !classes && (t->element == SWN_ELEMENT_FP16 || t->element == SWN_ELEMENT_BF16))
         return swn_oip_fail(
             error, 400, "sending %s data via JSON is not supported. Please use the binary data format for output %s",
             swn_element_name(t->element), t->name);
@@ -25,6 +25,7 @@ static int add_output(struct swn_oip_answer *a, const struct swn_wire_tensor *t,
         .tensor = t,
         .data = buffer + t->offset,
         .is_binary = is_binary != 0,
+        .classes = classes,
     };
     return 0;
 }
@@ -42,7 +43,7 @@ int swn_oip_answer_select(struct swn_oip_answer *answer, const struct swn_oip_re
     if (count > SWN_WIRE_TENSORS)
         return swn_oip_fail(error, 500, "model '%s' has %u outputs", model, count);
     for (unsigned i = 0; request->output_count == 0 && i < count; i++)
-        if (add_output(answer, &tensors[i], request->binary_output, buffer, error))
+        if (add_output(answer, &tensors[i], request->binary_output, 0, buffer, error))
             return -EINVAL;
     for (unsigned o = 0; o < request->output_count; o++) {
         const struct swn_oip_output *wanted = &request->outputs[o];
@@ -51,7 +52,7 @@ int swn_oip_answer_select(struct swn_oip_answer *answer, const struct swn_oip_re
             i++;
         if (i == count)
             return swn_oip_fail(error, 400, "unexpected inference output '%s' for model '%s'", wanted->name, model);
-        if (add_output(answer, &tensors[i], wanted->is_binary, buffer, error))
+        if (add_output(answer, &tensors[i], wanted->is_binary, wanted->classes, buffer, error))
             return -EINVAL;
     }
     return 0;

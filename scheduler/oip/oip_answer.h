@@ -15,6 +15,7 @@ struct swn_oip_answer_output {
     const struct swn_wire_tensor *tensor;
     const void *data;
     uint8_t is_binary;
+    uint32_t classes; /* that the request wants of it instead; not 0: the caller replaces tensor and data by these */
 };
 
 /* What parameters.swapnet_bits says. exact: the bits are those that the request has when it runs alone in this server.

@@ -310,12 +310,11 @@ static int read_binary_data(struct parser *p, void *to)
 
 static int read_classification(struct parser *p, void *to)
 {
-    uint64_t count;
+    struct swn_oip_output *o = to;
+    uint64_t count = 0;
     int rc = read_unsigned(p, "classification", UINT32_MAX, &count);
 
-    (void)to;
-    if (rc == 0 && count)
-        rc = swn_oip_fail(p->error, 400, "the classification extension is not supported: ask for the whole output");
+    o->classes = (uint32_t)count;
     return rc;
 }
 

@@ -118,23 +118,62 @@ int swn_repository_names(struct swn_repository *r, char (**names)[SWN_REPOSITORY
 
 /* ---- one model ---- */
 
+/* A file of the model's folder, malloc'd; one that has more bytes than `most` comes with most + 1 of them. -errno:
+ * `why` is filled. */
+static ssize_t read_file(int folder, const char *name, size_t most, char **text, char why[SWN_ERRMSG])
+{
+    struct stat st;
+    ssize_t n = -1;
+    int fd = openat(folder, name, BELOW);
+
+    *text = NULL;
+    if (fd < 0)
+        return swn_errmsg(why, -errno, "cannot open %s: %s", name, strerror(errno));
+    if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode))
+        *text = malloc(most + 1);
+    if (*text)
+        n = read(fd, *text, most + 1);
+    close(fd);
+    if (n >= 0)
+        return n;
+    free(*text);
+    *text = NULL;
+    return swn_errmsg(why, -EIO, "cannot read %s", name);
+}
+
 static int read_config(int folder, struct swn_model_config *config, char why[SWN_ERRMSG])
 {
     char *text, said[SWN_ERRMSG];
-    struct stat st;
-    ssize_t n;
-    int rc, fd = openat(folder, "config.pbtxt", BELOW);
+    ssize_t n = read_file(folder, "config.pbtxt", SWN_CONFIG_BYTES, &text, why);
+    int rc;
 
-    swn_model_config_init(config);
-    if (fd < 0)
-        return errno == ENOENT ? 0 : swn_errmsg(why, -errno, "cannot open config.pbtxt: %s", strerror(errno));
-    text = fstat(fd, &st) == 0 && S_ISREG(st.st_mode) ? malloc(SWN_CONFIG_BYTES + 1) : NULL;
-    n = text ? read(fd, text, SWN_CONFIG_BYTES + 1) : -1;
-    close(fd);
-    rc = n < 0 ? swn_errmsg(why, -EIO, "cannot read config.pbtxt")
-               : swn_model_config_parse(text, (size_t)n, config, said);
+    if (n < 0)
+        return n == -ENOENT ? 0 : (int)n;
+    rc = swn_model_config_parse(text, (size_t)n, config, said);
     free(text);
-    return n >= 0 && rc ? swn_errmsg(why, rc, "config.pbtxt: %s", said) : rc;
+    return rc ? swn_errmsg(why, rc, "config.pbtxt: %s", said) : 0;
+}
+
+static int read_labels(int folder, struct swn_repository_model *out, const struct swn_config_tensor *output,
+                       char why[SWN_ERRMSG])
+{
+    char *text;
+    ssize_t n;
+    int rc;
+
+    if (!swn_repository_name_is_valid(output->labels, strlen(output->labels)))
+        return swn_errmsg(why, -EINVAL, "config.pbtxt: label_filename of output '%s' is no name of a file",
+                          output->tensor.name);
+    n = read_file(folder, output->labels, SWN_LABELS_BYTES, &text, why);
+    if (n < 0)
+        return (int)n;
+    if (!out->labels)
+        out->labels = swn_labels_new();
+    rc = out->labels ? swn_labels_add(out->labels, output->tensor.name, text, (size_t)n) : -ENOMEM;
+    free(text);
+    return rc ? swn_errmsg(why, rc, "%s: %s", output->labels,
+                           rc == -EFBIG ? "labels of an output take 4 MiB at most" : "out of memory")
+              : 0;
 }
 
 /* The file of a version's folder: the one that the config names, or the first of the usual ones. 0 or -ENOENT. */
@@ -210,6 +249,7 @@ int swn_repository_model(struct swn_repository *r, const char *name, struct swn_
     int rc;
 
     out->count = 0;
+    out->labels = NULL;
     swn_model_config_init(&out->config);
     if (!d)
         return swn_errmsg(why, -ENOENT, "no folder of that name is in the repository");
@@ -218,10 +258,20 @@ int swn_repository_model(struct swn_repository *r, const char *name, struct swn_
         rc = swn_errmsg(why, -EINVAL, "config.pbtxt names another model, '%s'", out->config.name);
     if (rc == 0 && *out->config.file && !swn_repository_name_is_valid(out->config.file, strlen(out->config.file)))
         rc = swn_errmsg(why, -EINVAL, "config.pbtxt: default_model_filename is no name of a file");
+    for (unsigned i = 0; rc == 0 && i < out->config.output_count; i++)
+        if (*out->config.outputs[i].labels)
+            rc = read_labels(dirfd(d), out, &out->config.outputs[i], why);
     if (rc == 0)
         rc = find_versions(d, out, why);
     closedir(d);
     return rc;
+}
+
+void swn_repository_model_free(struct swn_repository_model *model)
+{
+    swn_model_config_free(&model->config);
+    swn_labels_drop(model->labels);
+    model->labels = NULL;
 }
 
 int swn_repository_path(const struct swn_repository *r, const char *name, const struct swn_repository_version *v,

@@ -12,6 +12,7 @@
 
 #include "base/errmsg.h"
 #include "scheduler/config/model_config.h"
+#include "scheduler/oip/labels.h"
 
 #define SWN_REPOSITORY_NAME 129 /* bytes of a model's name with its terminator */
 #define SWN_REPOSITORY_MODELS 1024
@@ -37,13 +38,16 @@ struct swn_repository_version {
 
 struct swn_repository_model {
     struct swn_model_config config;
-    unsigned count; /* versions to be served, by the config's policy, in ascending order */
+    struct swn_labels *labels; /* that the config names for outputs, with one holder; NULL: none */
+    unsigned count;            /* versions to be served, by the config's policy, in ascending order */
     struct swn_repository_version versions[SWN_REPOSITORY_VERSIONS];
 };
 
-/* Reads a model's folder. 0; -ENOENT: there is no such model; -errno: `why` says what is wrong with it. */
+/* Reads a model's folder. 0; -ENOENT: there is no such model; -errno: `why` says what is wrong with it. In any case
+ * *out ends with swn_repository_model_free. */
 int swn_repository_model(struct swn_repository *r, const char *name, struct swn_repository_model *out,
                          char why[SWN_ERRMSG]);
+void swn_repository_model_free(struct swn_repository_model *model); /* what it holds; not the struct itself */
 
 /* Whether the file of a version is for a worker; whether it is code, as well. */
 int swn_repository_is_python(const char *file);

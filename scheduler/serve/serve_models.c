@@ -69,6 +69,7 @@ void swn_models_free(struct swn_serving *s)
         if (m->config)
             swn_model_config_free(m->config);
         free(m->config);
+        swn_labels_drop(m->labels);
         free(m->tensors);
         free(m->engine_names);
         free(m);
@@ -181,6 +182,8 @@ static int want(struct swn_serving *s, const char *name, const struct swn_reposi
         swn_model_config_free(m->config);
     free(m->config);
     free(m->path);
+    swn_labels_drop(m->labels);
+    m->labels = swn_labels_hold(found->labels);
     m->config = config;
     m->path = copy;
     m->deaths = 0;
@@ -222,7 +225,7 @@ static int want_model(struct swn_serving *s, const char *name, char why[SWN_ERRM
     else if (*found->config.ignored && s->options.is_verbose)
         swn_serve_say("model %s: config.pbtxt: without effect: %s", name, found->config.ignored);
     if (found)
-        swn_model_config_free(&found->config);
+        swn_repository_model_free(found);
     free(found);
     return rc;
 }

@@ -174,6 +174,8 @@ static void admit_to_queue(struct swn_serving *s, struct swn_job *job, struct sw
     uint64_t timeout_ns = terms->timeout_us;
 
     job->infer->may_differ = (uint8_t)swn_model_config_may_differ(m->config);
+    job->infer->has_batch = m->config->max_batch_size > 0;
+    job->infer->labels = swn_labels_hold(m->labels);
     job->item.id = ++s->last_id;
     job->item.model = m->number;
     job->item.engine = m->config->ensemble ? SWN_NO_ENGINE : m->engine;

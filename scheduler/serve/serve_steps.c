@@ -75,6 +75,8 @@ void swn_infer_free(struct swn_buffer *buffer, struct swn_infer *infer)
     swn_slot_give(buffer, &infer->inputs);
     swn_slot_give(buffer, &infer->outputs);
     swn_kept_slots_give(buffer, &infer->kept);
+    swn_labels_drop(infer->labels);
+    free(infer->classes);
     free(infer->tensors);
     free(infer);
 }

@@ -40,13 +40,16 @@ struct swn_kept_slot {
 
 /* An inference. Slots are given back with it: swn_infer_free. */
 struct swn_infer {
-    struct swn_kept_slot *kept; /* of an ensemble: what its steps made */
+    struct swn_kept_slot *kept; /* what an ensemble's steps made; what is answered instead of outputs */
     struct swn_slot body, inputs, outputs;
     struct swn_oip_request request;
     uint8_t is_raw;                /* the body is the data of the only input: its request is to be made yet */
     uint64_t at[SWN_WIRE_TENSORS]; /* where in the buffer each input of the request lies */
     unsigned output_count;
     struct swn_wire_tensor *tensors; /* outputs, malloc'd */
+    struct swn_wire_tensor *classes; /* what is answered instead of some of them, malloc'd; NULL: nothing */
+    struct swn_labels *labels;       /* of its model, which it holds; NULL: none */
+    uint8_t has_batch;               /* the first dimension of outputs is that of samples */
     uint64_t began_ns, infer_ns, store_ns;
     uint64_t wait_ns;        /* with the answer: how long the next request of this model would take; 0: not known */
     unsigned crashes, kills; /* engines that died while they had it: by themselves, or from outside */

@@ -34,6 +34,7 @@ struct swn_served {
     int64_t version;
     char *path;
     struct swn_model_config *config;
+    struct swn_labels *labels; /* of its outputs' classes, which it holds; NULL: none */
     enum swn_model_state state;
     uint8_t is_leaving; /* to be unloaded when no request of it is with the engine */
     uint8_t is_wanted;  /* to be loaded (again) afterwards, and whenever its engine was lost */

@@ -10,6 +10,7 @@
 
 #include "scheduler/oip/oip.h"
 #include "scheduler/oip/oip_answer.h"
+#include "scheduler/oip/oip_classes.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -76,6 +77,33 @@ static void there_and_back(const struct swn_wire_tensor *t, const void *data)
     free(text);
 }
 
+/* Its classes lie within the room that was asked for, and are as many strings as their shape says. */
+static void classify(const struct swn_wire_tensor *t, const void *data)
+{
+    struct swn_wire_tensor out;
+    uint64_t room, elements;
+    uint32_t count = 1 + (uint32_t)t->bytes % 7;
+    int has_batch = t->name[0] & 1;
+    void *to;
+
+    if (swn_oip_classes_room(t, count, has_batch, NULL, &room, &error)) {
+        expect_reason();
+        return;
+    }
+    to = malloc(room ? room : 1);
+    expect(to != NULL);
+    swn_oip_classes_write(t, data, count, has_batch, NULL, to, room, &out);
+    expect(out.bytes <= room && out.rank <= 2 && swn_wire_tensor_elements(&out, &elements) == 0);
+    for (uint64_t at = 0, length; at < out.bytes; at += 4 + length, elements--) {
+        uint32_t bytes;
+        memcpy(&bytes, (char *)to + at, sizeof bytes);
+        length = bytes;
+        expect(elements > 0 && length <= out.bytes - at - 4);
+    }
+    expect(elements == 0);
+    free(to);
+}
+
 static void use(unsigned input)
 {
     const struct swn_wire_tensor *t = &request.inputs[input].tensor;
@@ -86,10 +114,13 @@ static void use(unsigned input)
     expect(t->element == SWN_ELEMENT_BYTES || least == t->bytes);
     to = malloc(t->bytes ? t->bytes : 1);
     expect(to != NULL);
-    if (swn_oip_tensor_write(&request, input, to, t->bytes, &error))
+    if (swn_oip_tensor_write(&request, input, to, t->bytes, &error)) {
         expect_reason();
-    else if (t->element != SWN_ELEMENT_FP16 && t->element != SWN_ELEMENT_BF16)
-        there_and_back(t, to);
+    } else {
+        classify(t, to);
+        if (t->element != SWN_ELEMENT_FP16 && t->element != SWN_ELEMENT_BF16)
+            there_and_back(t, to);
+    }
     free(to);
 }
 

@@ -25,6 +25,9 @@ def echo(tmp_path_factory):
     """A server whose models do nothing unusual, for tests that leave it as it is."""
     repo = repository(tmp_path_factory.mktemp("repo"), echo="", two="inputs=2 type=INT64", row="rank=1",
                       wrong="fail=it_broke", word="type=BYTES rank=1")
+    (repository(repo, classes="") / "classes" / "labels.txt").write_text("cat\n\nday of rest\n")
+    (repo / "classes" / "config.pbtxt").write_text(
+        'max_batch_size: 4 output { name: "OUTPUT0" data_type: TYPE_FP32 dims: [ -1 ] label_filename: "labels.txt" }')
     (repo / "word" / "config.pbtxt").write_text('input { name: "INPUT0" data_type: TYPE_STRING dims: [ 1 ] }')
     with front(repo, "--buffers", "8M") as f:
         yield f.ready()
@@ -68,6 +71,27 @@ def test_raw_request_can_be_one_string(echo):
     assert status == 200 and body.endswith(b"\3\0\0\x00427")
 
 
+def test_classes_of_an_output(echo):
+    """The largest numbers of each sample with their labels; as Triton says them."""
+    asked = [{"name": "OUTPUT0", "parameters": {"classification": 2}}]
+    assert outputs(echo.infer("classes", body_of(tensor(VALUES), outputs=asked))) == {"OUTPUT0": ["1024.000000:3", "1.500000:1:"]}
+    two = {"name": "INPUT0", "shape": [2, 3], "datatype": "FP32", "data": [1, 0, 2, 3, 3, 0.5]}
+    answer = echo.infer("classes", body_of(two, outputs=asked))
+    assert outputs(answer) == {"OUTPUT0": ["2.000000:2:day of rest", "1.000000:0:cat", "3.000000:0:cat", "3.000000:1:"]}
+    said = json.loads(answer[2])["outputs"][0]
+    assert said["datatype"] == "BYTES" and said["shape"] == [2, 2]
+    asked[0]["parameters"]["binary_data"] = True
+    status, headers, body = echo.infer("echo", body_of(two, outputs=asked))  # without a batch and labels
+    assert status == 200, body
+    assert body[int(headers["Inference-Header-Content-Length"]):] == b"".join(
+        struct.pack("<I", len(text)) + text for text in (b"3.000000:3", b"3.000000:4"))
+    status, _, body = echo.infer("two", body_of(tensor([1], "INPUT0", "INT64"), tensor([5], "INPUT1", "INT64"),
+                                                outputs=[{"name": "OUTPUT1", "parameters": {"classification": 2**32 - 1}}]))
+    assert status == 200 and json.loads(body)["outputs"][0]["data"] == ["5:0"]
+    status, _, body = echo.infer("word", body_of({"name": "INPUT0", "shape": [1], "datatype": "BYTES", "data": ["x"]}, outputs=asked))
+    assert status == 400 and b"unsupported type 'BYTES'" in body
+
+
 def test_two_inputs_in_any_order(echo):
     answer = echo.infer("two", body_of(tensor([2**62, -1], "INPUT1", "INT64"), tensor([5], "INPUT0", "INT64"),
                                        outputs=[{"name": "OUTPUT1"}]))
@@ -102,7 +126,7 @@ def test_server_and_models_describe_themselves(echo):
     assert metadata["versions"] == ["1"] and metadata["parameters"] == {"swapnet_bits": "exact"}
     assert json.loads(echo.get("/v2/models/two/versions/1/config")[2])["input"][0]["data_type"] == "TYPE_INT64"
     index = json.loads(echo.ask("POST", "/v2/repository/index")[2])
-    assert {one["name"] for one in index} == {"echo", "two", "row", "wrong", "word"}
+    assert {one["name"] for one in index} == {"echo", "two", "row", "wrong", "word", "classes"}
 
 
 def test_statistics_count_requests(echo):

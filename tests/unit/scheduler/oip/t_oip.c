@@ -217,7 +217,7 @@ static void test_a_field_that_is_wrong_is_named(void **state)
     expect_refused("{\"parameters\":{\"timeout\":18446744073709551616}}", "'timeout'");
     expect_refused("{\"parameters\":{\"binary_data_output\":1}}", "'binary_data_output'");
     expect_refused("{\"parameters\":{\"sequence_id\":true}}", "'sequence_id'");
-    expect_refused("{\"outputs\":[{\"name\":\"o\",\"parameters\":{\"classification\":3}}]}", "classification");
+    expect_refused("{\"outputs\":[{\"name\":\"o\",\"parameters\":{\"classification\":-3}}]}", "classification");
     expect_refused("{\"outputs\":[{\"name\":\"o\"},{\"name\":\"o\"}]}", "already exists");
     expect_refused("{\"outputs\":[{}]}", "'name'");
     expect_refused("{\"id\":1}", "'id'");

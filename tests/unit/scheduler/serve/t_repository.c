@@ -99,6 +99,37 @@ static void test_models_are_found_and_sorted(void **state)
     assert_int_equal(swn_repository_model(repository, "none", &model, why), -ENOENT);
 }
 
+static void test_labels_lie_in_the_models_folder(void **state)
+{
+    static const char config[] = "output { name: \"y\" data_type: TYPE_FP32 dims: [ 3 ] label_filename: \"%s\" }";
+    static const char *const bad[] = {"../labels.txt", "none.txt", "link.txt", "1"};
+    char text[256], path[128];
+    const char *label;
+    size_t bytes;
+
+    (void)state;
+    put("r/l/1/model.pt", "");
+    put("r/l/labels.txt", "a\nbc\n");
+    put("r/labels.txt", "secret\n");
+    snprintf(path, sizeof path, "%s/r/l/link.txt", base);
+    assert_int_equal(symlink("labels.txt", path), 0);
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        snprintf(text, sizeof text, config, bad[i]);
+        put("r/l/config.pbtxt", text);
+        assert_true(swn_repository_model(repository, "l", &model, why) < 0 && model.labels == NULL);
+        assert_non_null(strstr(why, i ? bad[i] : "label_filename"));
+        swn_repository_model_free(&model);
+    }
+    snprintf(text, sizeof text, config, "labels.txt");
+    put("r/l/config.pbtxt", text);
+    assert_int_equal(swn_repository_model(repository, "l", &model, why), 0);
+    label = swn_labels_get(model.labels, "y", 1, &bytes);
+    assert_true(label && bytes == 2 && memcmp(label, "bc", 2) == 0);
+    assert_null(swn_labels_get(model.labels, "y", 2, &bytes));
+    assert_null(swn_labels_get(model.labels, "x", 0, &bytes));
+    swn_repository_model_free(&model);
+}
+
 static void test_newest_version_is_served(void **state)
 {
     char path[PATH_MAX], want[PATH_MAX];
@@ -185,6 +216,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_names_that_are_none),
         cmocka_unit_test_setup_teardown(test_models_are_found_and_sorted, make_base, remove_base),
+        cmocka_unit_test_setup_teardown(test_labels_lie_in_the_models_folder, make_base, remove_base),
         cmocka_unit_test_setup_teardown(test_newest_version_is_served, make_base, remove_base),
         cmocka_unit_test_setup_teardown(test_config_chooses_versions_and_file, make_base, remove_base),
         cmocka_unit_test_setup_teardown(test_what_is_wrong_is_said, make_base, remove_base),

@@ -1,0 +1,32 @@
+/* scheduler/oip/labels.h - names for the classes of a model's outputs: line i of an output's file is the label of class
+ * i.
+ *
+ * Labels do not change once they are shared: each holder reads them without a lock, and the last to drop them frees
+ * them. Files are hostile input: what they take in memory is bounded before any of it is taken.
+ */
+#ifndef SWN_SCHEDULER_OIP_LABELS_H
+#define SWN_SCHEDULER_OIP_LABELS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define SWN_LABELS_BYTES ((size_t)4 << 20) /* of one output's file */
+
+struct swn_labels;
+
+/* None yet, with one holder. NULL: no memory. */
+struct swn_labels *swn_labels_new(void);
+/* Those of the output of that name; the text is copied. A line may end with CR and LF. 0; -EFBIG: the text is larger
+ * than SWN_LABELS_BYTES; -E2BIG: more outputs than a model has; -ENOMEM. Only while there is one holder. */
+int swn_labels_add(struct swn_labels *labels, const char *output, const char *text, size_t bytes);
+
+/* Both take NULL, too: no labels. Thread-safe. */
+struct swn_labels *swn_labels_hold(struct swn_labels *labels);
+void swn_labels_drop(struct swn_labels *labels);
+
+/* The label of a class of that output, without a terminator and *bytes long; NULL: it has none. */
+const char *swn_labels_get(const struct swn_labels *labels, const char *output, uint64_t class, size_t *bytes);
+/* Bytes of the longest label of that output. */
+size_t swn_labels_longest(const struct swn_labels *labels, const char *output);
+
+#endif
