@@ -29,7 +29,6 @@ function(swn_backend_sources target)
         get_target_property(sources ${target} SOURCES)
         list(FILTER sources INCLUDE REGEX "\\.c$")
         set_source_files_properties(${sources} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
-        target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-Wno-shadow>) # a local name that another file has
         return()
     endif()
     # Nearly all of a file's 10 to 25 s of compiling is these. Each file names what it needs all the same. The presets compile

@@ -19,7 +19,7 @@ size_t matrix_bytes(const at::Tensor &tensor)
 }
 
 // Without making a copy of a tensor that is copied when it is written.
-uintptr_t address_of(const at::Tensor &tensor)
+uintptr_t address_of_numbers(const at::Tensor &tensor)
 {
     const c10::StorageImpl &storage = *tensor.storage().unsafeGetStorageImpl();
     return reinterpret_cast<uintptr_t>(storage.data_ptr().get()) +
@@ -27,7 +27,7 @@ uintptr_t address_of(const at::Tensor &tensor)
 }
 
 // Whether a tensor's bytes are those at its address, and there are some.
-bool readable(const at::Tensor &tensor)
+bool is_readable(const at::Tensor &tensor)
 {
     return swn_has_own_storage(tensor) && tensor.numel() && !tensor._is_zerotensor() &&
            swn_simple(tensor, tensor.scalar_type()) && tensor.storage().unsafeGetStorageImpl()->data_ptr().get();
@@ -40,14 +40,14 @@ bool swn_op_experts::find(c10::ArrayRef<const c10::IValue> inputs, size_t i, uns
     if (inputs.size() <= i + 1 || !inputs[i].isTensor() || !inputs[i + 1].isTensor())
         return false;
     const at::Tensor &weight = inputs[i].toTensor(), &offsets = inputs[i + 1].toTensor();
-    if (!readable(weight) || !readable(offsets) || weight.dim() != 3 || offsets.dim() != 1 ||
+    if (!is_readable(weight) || !is_readable(offsets) || weight.dim() != 3 || offsets.dim() != 1 ||
         offsets.scalar_type() != at::kInt || offsets.size(0) != weight.size(0))
         return false;
     size_t each = static_cast<size_t>(weight.stride(0)) * weight.itemsize();
     if (matrix_bytes(weight) > each) // they overlap, or lie in another order
         return false;
     numbers_.clear();
-    auto *end = reinterpret_cast<const int32_t *>(address_of(offsets));
+    auto *end = reinterpret_cast<const int32_t *>(address_of_numbers(offsets));
     int32_t before = 0;
     for (int64_t k = 0; k < offsets.size(0); k++) {
         int32_t upto = end[k * offsets.stride(0)];
@@ -56,7 +56,8 @@ bool swn_op_experts::find(c10::ArrayRef<const c10::IValue> inputs, size_t i, uns
         before = upto;
     }
     arg_ = arg;
-    experts_ = {address_of(weight), each, static_cast<size_t>(weight.size(0)), numbers_.size(), numbers_.data()};
+    experts_ = {address_of_numbers(weight), each, static_cast<size_t>(weight.size(0)), numbers_.size(),
+                numbers_.data()};
     there_ = true;
     return true;
 }
@@ -78,7 +79,7 @@ void swn_op_experts::lend(swn_op &op, const at::RecordFunction &fn) const
         const at::Tensor &tensor = value.toTensor();
         if (!tensor.numel())
             return; // a product of no rows reads nothing
-        uintptr_t data = tensor.dim() == 2 && readable(tensor) ? address_of(tensor) : 0;
+        uintptr_t data = tensor.dim() == 2 && is_readable(tensor) ? address_of_numbers(tensor) : 0;
         if (data >= experts_.first && data < end) {
             at = data;
             bytes = matrix_bytes(tensor);
