@@ -7,7 +7,7 @@ set(backend_header_folders shim/torch shim/serve skeleton/abi skeleton/tape prof
 list(TRANSFORM backend_header_folders PREPEND ${PROJECT_SOURCE_DIR}/ OUTPUT_VARIABLE patterns)
 list(TRANSFORM patterns APPEND /*.h)
 foreach(pattern shim/torch/*.cpp shim/serve/*.cpp skeleton/tape/*.c profiles/flops.c scheduler/protocol/engine_wire.c
-        cmake/no_stdin.c cmake/torch_backends.cmake cmake/torch_info.py tools/add_torch/*.py)
+        cmake/no_stdin.c cmake/torch_backends.cmake cmake/torch_link.cmake cmake/torch_info.py tools/add_torch/*.py)
     list(APPEND patterns ${PROJECT_SOURCE_DIR}/${pattern})
 endforeach()
 file(GLOB_RECURSE backend_parts CONFIGURE_DEPENDS ${patterns})

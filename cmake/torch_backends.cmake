@@ -81,7 +81,8 @@ function(swn_torch_backend python)
     target_compile_definitions(aten-${name} PRIVATE
         NDEBUG _GLIBCXX_USE_CXX11_ABI=${torch_CXX11_ABI}
         SWAPNET_TORCH_MAJOR=${torch_MAJOR} SWAPNET_TORCH_MINOR=${torch_MINOR})
-    target_link_libraries(aten-${name} PRIVATE swn_options ${torch_C10} ${torch_TORCH_CPU})
+    target_link_libraries(aten-${name} PRIVATE swn_options swn_torch_link)
+    set_target_properties(aten-${name} PROPERTIES SWAPNET_TORCH_LIBRARIES "${torch_C10};${torch_TORCH_CPU}")
     swn_backend_sources(aten-${name} ${aten_headers})
     target_link_options(aten-${name} PRIVATE ${aten_link})
     install(TARGETS aten-${name} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/swapnet COMPONENT backends)
@@ -94,7 +95,7 @@ function(swn_torch_backend python)
     target_compile_definitions(serve-${name} PRIVATE
         NDEBUG _GLIBCXX_USE_CXX11_ABI=${torch_CXX11_ABI}
         SWAPNET_TORCH_MAJOR=${torch_MAJOR} SWAPNET_TORCH_MINOR=${torch_MINOR})
-    target_link_libraries(serve-${name} PRIVATE swn_options jansson ${torch_C10} ${torch_TORCH_CPU})
+    target_link_libraries(serve-${name} PRIVATE swn_options jansson swn_torch_link)
     set_target_properties(serve-${name} PROPERTIES DEFINE_SYMBOL "")
     swn_backend_sources(serve-${name} ${serve_headers})
     target_link_options(serve-${name} PRIVATE ${serve_link})

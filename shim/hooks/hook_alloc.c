@@ -20,6 +20,7 @@
 #include "skeleton/runtime/runtime.h"
 #include "skeleton/core/reentry.h"
 #include "skeleton/abi/backend_file.h"
+#include "skeleton/abi/torch_link.h"
 #include "skeleton/abi/torch_version.h"
 #include "blocks/memory/arena.h"
 #include "skeleton/budget/daemon_client.h"
@@ -106,7 +107,8 @@ static const struct swn_torch_backend *load_backend(const char *c10, char *why, 
     swn_backend_name("aten", version, torch && swn_backend_has_old_strings(torch), name, sizeof name);
     if (torch)
         dlclose(torch);
-    if (swn_backend_find(directory, environ, name, path, sizeof path, why, why_size))
+    if (swn_backend_find(directory, environ, name, path, sizeof path, why, why_size) ||
+        swn_torch_link(c10, why, why_size))
         return NULL;
     void *lib = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     const struct swn_torch_backend *h = lib ? dlsym(lib, "swn_aten_backend") : NULL;

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "skeleton/abi/backend_file.h"
+#include "skeleton/abi/torch_link.h"
 #include "skeleton/abi/torch_version.h"
 
 extern char **environ;
@@ -113,7 +114,8 @@ static const struct swn_serve_backend *open_backend(const char *version, void *t
         self[0] = 0;
     snprintf(shipped, sizeof shipped, "%s/lib/swapnet", self);
     swn_backend_name("serve", version, swn_backend_has_old_strings(torch), name, sizeof name);
-    if (swn_backend_find(shipped, environ, name, path, sizeof path, why, size) < 0)
+    if (swn_backend_find(shipped, environ, name, path, sizeof path, why, size) < 0 ||
+        swn_torch_link(NULL, why, size) < 0)
         return NULL;
     library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     backend = library ? dlsym(library, "swn_serve_backend") : NULL;

@@ -19,13 +19,14 @@ import tempfile
 HERE = pathlib.Path(__file__).resolve().parent
 COMMON = ["-O2", "-fPIC", "-fvisibility=hidden", "-w"]
 
-# Loads a backend as libswapnet.so and swapnet-engine do. Nothing is imported from the working directory, which may be anybody's.
+# Loads a backend beside its PyTorch, with a library that has the name by which it asks for that one. Nothing is imported from the working directory, which may be anybody's.
 TRIAL = """
 import sys
 sys.path[:] = [p for p in sys.path if p]
 import ctypes, os
-torch, backend, symbol = sys.argv[1:]
+torch, link, backend, symbol = sys.argv[1:]
 ctypes.CDLL(torch, os.RTLD_NOW | os.RTLD_GLOBAL)
+ctypes.CDLL(link, os.RTLD_NOW | os.RTLD_LOCAL)
 ctypes.c_int.in_dll(ctypes.CDLL(backend, os.RTLD_NOW | os.RTLD_LOCAL), symbol)
 """
 
@@ -97,11 +98,19 @@ class Builder:
 
         with concurrent.futures.ThreadPoolExecutor(self.jobs) as pool:
             made = list(pool.map(compile_one, *zip(*enumerate(sources))))
-        library = self.work / f"{kind}.so"
-        run([*self.cxx, "-shared", "-o", library, *made, *parts["link"], self.info["C10"], self.info["TORCH_CPU"],
-             *(HERE / archive for archive in parts["archives"])])
-        run([sys.executable, "-c", TRIAL, self.info["TORCH_CPU"], library, parts["symbol"]])
+        library, link = self.work / f"{kind}.so", self.named()
+        run([*self.cxx, "-shared", "-o", library, *made, *parts["link"], "-Wl,--no-as-needed", link, *(HERE / archive for archive in parts["archives"])])
+        run([sys.executable, "-c", TRIAL, self.info["TORCH_CPU"], link, library, parts["symbol"]])
         return library
+
+    def named(self):
+        """A library with nothing but the name that skeleton/abi/torch_link.h gives to PyTorch's."""
+        link = self.work / "libswapnet-torch.so"
+        if not link.exists():
+            empty = self.work / "empty.c"
+            empty.write_text("")
+            run([*self.cc, "-shared", "-nostdlib", "-Wl,-soname,swapnet-torch", "-o", link, empty])
+        return link
 
 
 @contextlib.contextmanager

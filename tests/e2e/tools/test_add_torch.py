@@ -94,7 +94,9 @@ def stand_in(compiler):
     """A compiler that gives the backend of this build, so that only the trial takes time."""
     compiler.write_text("#!/bin/sh\n"
                         'while [ $# -gt 1 ]; do [ "$1" = -o ] && to=$2; shift; done\n'
-                        f'cp {harness.BUILD / "lib" / "swapnet" / NAME} "$to"\n')
+                        f'from={harness.BUILD / "lib" / "swapnet" / NAME}\n'
+                        f'case $to in *torch.so) from={harness.BUILD / "torch_link" / "libswapnet-torch.so"} ;; esac\n'
+                        'cp "$from" "$to"\n')
     compiler.chmod(0o755)
 
 

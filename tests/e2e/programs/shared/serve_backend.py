@@ -4,6 +4,7 @@ Tensors of a request lie in one buffer, as they do there. A status other than 0 
 """
 import ctypes
 import itertools
+import pathlib
 
 NAME, RANK, TENSORS, TEXT = 128, 16, 64, 4096
 ELEMENTS = ("BOOL UINT8 UINT16 UINT32 UINT64 INT8 INT16 INT32 INT64 FP16 FP32 FP64 BF16 BYTES").split()
@@ -45,8 +46,17 @@ class _Table(ctypes.Structure):
                 ("weights_of", _function(_P, _P, _U32, ctypes.POINTER(ctypes.c_size_t)))]
 
 
+def _name_torch(path):
+    """What swn_torch_link does in an engine process; here PyTorch's functions are everybody's."""
+    import torch
+    place = pathlib.Path(torch.__file__).parent / "lib"
+    ctypes.CDLL(str(place / "libtorch_cpu.so") if place.exists() else f"libtorch_cpu.so.{'.'.join(torch.__version__.split('.')[:2])}", ctypes.RTLD_GLOBAL)
+    ctypes.CDLL(str(pathlib.Path(path).parents[2] / "torch_link" / "libswapnet-torch.so"))
+
+
 class Backend:
     def __init__(self, path):
+        _name_torch(path)
         self._library = ctypes.CDLL(path)
         self._table = _Table.in_dll(self._library, "swn_serve_backend")
         self._text = ctypes.create_string_buffer(TEXT)
