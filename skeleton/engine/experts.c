@@ -79,11 +79,15 @@ int swn_frame_has_experts(const struct swn_frame *f)
     return 0;
 }
 
-uint32_t swn_frame_uses(struct swn_engine *e, const struct swn_frame *f)
+uint32_t swn_chunk_uses(const struct swn_engine *e, struct swn_chunk *c)
 {
-    struct swn_chunk *c = swn_pool_chunk(e->pool, f->chunk);
     fade(e, c);
     return c->uses;
+}
+
+uint32_t swn_frame_uses(struct swn_engine *e, const struct swn_frame *f)
+{
+    return swn_chunk_uses(e, swn_pool_chunk(e->pool, f->chunk));
 }
 
 struct swn_frame *swn_frame_rarer(struct swn_engine *e, struct swn_frame *f, struct swn_frame *rarest)

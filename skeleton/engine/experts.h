@@ -41,7 +41,8 @@ int swn_frame_has_experts(const struct swn_frame *f);
 struct swn_frame *swn_frame_rarer(struct swn_engine *e, struct swn_frame *f, struct swn_frame *rarest);
 /* Whether two frames of neighbouring chunks have bytes of the same expert. */
 int swn_frames_of_one_expert(const struct swn_frame *a, const struct swn_frame *b);
-/* How often the chunk of the frame is used. */
+/* How often the chunk is used, and that of the frame. */
+uint32_t swn_chunk_uses(const struct swn_engine *e, struct swn_chunk *c);
 uint32_t swn_frame_uses(struct swn_engine *e, const struct swn_frame *f);
 
 #endif

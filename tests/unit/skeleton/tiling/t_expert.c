@@ -145,6 +145,39 @@ static void skewed_router(void *arg)
     CHECK(share <= 1.1 * 0.083);
 }
 
+/* A prompt has tokens for all experts: each is read once. */
+static void prompt(void)
+{
+    uint32_t all[EXPERTS];
+    for (uint32_t i = 0; i < EXPERTS; i++)
+        all[i] = i;
+    for (unsigned layer = 0; layer < LAYERS; layer++) {
+        op_read(&dense[layer]);
+        mixture(&experts[2 * layer], all, EXPERTS, EXPERTS);
+        mixture(&experts[2 * layer + 1], all, EXPERTS, EXPERTS);
+        op_read(&dense[layer + 1]);
+    }
+    engine_reads_arrive();
+}
+
+/* What a prompt reads once takes no place from what its tokens, and those of the next ones, read often. */
+static void prompts_between(void *arg)
+{
+    (void)arg;
+    uint64_t state = 11, routed = 0, read = 0;
+    begin(ALL_BYTES * 3 / 8);
+    tokens(80, skewed, &state);
+    for (unsigned text = 0; text < 12; text++) {
+        prompt();
+        uint64_t before = fetched();
+        routed += tokens(16, skewed, &state);
+        read += fetched() - before;
+    }
+    fprintf(stderr, "skewed, behind prompts: %.3f of the routed bytes read\n", (double)read / (double)routed);
+    CHECK((double)read <= 1.1 * 0.083 * (double)routed);
+    end();
+}
+
 /* What is read though no list names it, and a list of which nothing is lent. */
 static void wrong_hints(void *arg)
 {
@@ -199,6 +232,7 @@ static void written_part(void *arg)
 
 IN_A_CHILD(uniform_router, 60)
 IN_A_CHILD(skewed_router, 60)
+IN_A_CHILD(prompts_between, 60)
 IN_A_CHILD(wrong_hints, 60)
 IN_A_CHILD(all_fit, 60)
 IN_A_CHILD(written_part, 60)
@@ -206,8 +240,9 @@ IN_A_CHILD(written_part, 60)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_uniform_router), cmocka_unit_test(test_skewed_router), cmocka_unit_test(test_wrong_hints),
-        cmocka_unit_test(test_all_fit),        cmocka_unit_test(test_written_part),
+        cmocka_unit_test(test_uniform_router),  cmocka_unit_test(test_skewed_router),
+        cmocka_unit_test(test_prompts_between), cmocka_unit_test(test_wrong_hints),
+        cmocka_unit_test(test_all_fit),         cmocka_unit_test(test_written_part),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
