@@ -1,5 +1,8 @@
 """Language models with random weights in bfloat16, and the shapes of published ones."""
+import json
 import random
+import struct
+from pathlib import Path
 
 import torch
 
@@ -45,6 +48,15 @@ def _mixtral():
         max_position_embeddings=2048, bos_token_id=0, eos_token_id=0, pad_token_id=0)
 
 
+def _llama_60m():
+    """A Llama of 0.12 GB."""
+    from transformers import LlamaConfig, LlamaForCausalLM
+    return LlamaForCausalLM, LlamaConfig(
+        vocab_size=8192, hidden_size=768, intermediate_size=2048, num_hidden_layers=8, num_attention_heads=12,
+        num_key_value_heads=12, tie_word_embeddings=True, max_position_embeddings=2048, bos_token_id=0, eos_token_id=0,
+        pad_token_id=0)
+
+
 def _tiny():
     """For tests."""
     from transformers import LlamaConfig, LlamaForCausalLM
@@ -53,7 +65,8 @@ def _tiny():
         num_key_value_heads=8, bos_token_id=0, eos_token_id=0, pad_token_id=0)
 
 
-MODELS = {"smollm_360m": _smollm_360m, "qwen_05b": _qwen_05b, "olmoe": _olmoe, "mixtral": _mixtral, "tiny": _tiny}
+MODELS = {"smollm_360m": _smollm_360m, "qwen_05b": _qwen_05b, "olmoe": _olmoe, "mixtral": _mixtral,
+          "llama_60m": _llama_60m, "tiny": _tiny}
 
 
 def save_checkpoint(name, directory):
@@ -73,9 +86,38 @@ def load(name, directory):
     return made.from_pretrained(directory, dtype=torch.bfloat16).eval()
 
 
-def make_prompt(name, index):
+def load_mapped(name, directory):
+    """Every weight is a slice of a private mapping of its safetensors file, so the kernel decides which pages stay."""
+    made, config = MODELS[name]()
+    weights = {}
+    for path in sorted(Path(directory).glob("*.safetensors")):
+        with open(path, "rb") as file:
+            size, = struct.unpack("<Q", file.read(8))
+            header = json.loads(file.read(size))
+        header.pop("__metadata__", None)
+        mapped = torch.UntypedStorage.from_file(str(path), shared=False, nbytes=path.stat().st_size)
+        for key, entry in header.items():
+            first = (8 + size + entry["data_offsets"][0]) // torch.bfloat16.itemsize
+            like = torch.empty(entry["shape"], dtype=torch.bfloat16, device="meta")
+            weights[key] = torch.empty(0, dtype=torch.bfloat16).set_(mapped, first, like.shape, like.stride())
+    with torch.device("meta"):
+        model = made(config)
+    model.load_state_dict(weights, strict=False, assign=True)
+    model.tie_weights()
+    model.model.rotary_emb = type(model.model.rotary_emb)(config)  # whose numbers are in no checkpoint
+    return model.eval()
+
+
+def load_offloaded(name, directory, room, offload):
+    """As accelerate does it: layers that have no room in memory come from the disk each time."""
+    made, _ = MODELS[name]()
+    return made.from_pretrained(directory, dtype=torch.bfloat16, device_map="auto", max_memory={"cpu": room},
+                                offload_folder=offload).eval()
+
+
+def make_prompt(name, index, tokens=PROMPT_TOKENS):
     generator = torch.Generator().manual_seed(1000 + index)
-    return torch.randint(1, MODELS[name]()[1].vocab_size, (1, PROMPT_TOKENS), generator=generator)
+    return torch.randint(1, MODELS[name]()[1].vocab_size, (1, tokens), generator=generator)
 
 
 class Router:

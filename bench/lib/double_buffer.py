@@ -9,8 +9,8 @@ import weights
 
 
 def leaves(module, prefix=""):
-    """(prefix, module) of all leaf modules; attention reads its child's weights itself."""
-    if isinstance(module, torch.nn.MultiheadAttention) or not list(module.children()):
+    """(prefix, module) of all leaf modules; attention reads its child's weights itself, compiled code its children's."""
+    if isinstance(module, torch.nn.MultiheadAttention) or hasattr(module, "_orig_mod") or not list(module.children()):
         return [(prefix, module)]
     parts = [leaves(child, f"{prefix}{name}.") for name, child in module.named_children()]
     return [leaf for part in parts for leaf in part]

@@ -71,7 +71,8 @@ def main():
     start = time.perf_counter()
     with torch.no_grad():
         model = build(args)
-        serving.say(answers, {"build_seconds": time.perf_counter() - start})
+        serving.say(answers, {"build_seconds": time.perf_counter() - start,
+                              "weight_bytes": models.weight_bytes(model)[0]})
         serving.serve(answers, lambda index: infer(args.model, model, index))
 
 
