@@ -13,6 +13,9 @@ add_library(swn_unit_helpers STATIC ${unit_helpers})
 target_include_directories(swn_unit_helpers PUBLIC ${CMOCKA_HEADERS})
 target_link_libraries(swn_unit_helpers PRIVATE swn_options PUBLIC ${swn_skeleton} swn_skeleton_capi swn_scheduler_daemon swn_scheduler_serve swn_scheduler_http swn_scheduler_simulation
     ${CMOCKA_LIBRARY})
+if(SWAPNET_SANITIZE OR CMAKE_CROSSCOMPILING)
+    target_compile_definitions(swn_unit_helpers PRIVATE SWN_TESTS_ARE_SLOW)
+endif()
 # libc before the hooks' archive: a test's own read() must not pull our interposer in.
 add_library(swn_hooks STATIC $<TARGET_OBJECTS:swn_hook_objects>)
 target_link_libraries(swn_hooks PUBLIC ${swn_skeleton})
@@ -59,7 +62,7 @@ set(costs t_swapper:140 t_op_window:100 t_slice:80 t_no_memory:70 t_profile_reco
     t_activation_plan:36 t_budget:35 t_compressed:33 t_store_build:32 t_store:23 t_residency:22 t_slice_budget:21
     t_daemon_client:19 t_spill_file:18)
 if(CMAKE_CROSSCOMPILING)
-    list(APPEND costs t_task_lookahead:180 t_lane_run:80 t_exported:50 t_oip_inflate:40 t_task_exact:30 t_reading_time:28)
+    list(APPEND costs t_task_lookahead:50 t_lane_run:50 t_exported:50 t_oip_inflate:40 t_task_exact:30 t_reading_time:28)
 endif()
 foreach(cost IN LISTS costs)
     string(REPLACE ":" ";" cost ${cost})

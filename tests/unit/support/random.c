@@ -19,6 +19,15 @@ uint64_t rnd_below(uint64_t below)
     return (rnd() >> 11) % below;
 }
 
+unsigned rounds_of(unsigned most)
+{
+#ifdef SWN_TESTS_ARE_SLOW
+    return (most + 3) / 4;
+#else
+    return most;
+#endif
+}
+
 double uniform(double lo, double hi)
 {
     return lo + (hi - lo) * (double)(rnd() >> 11) / 9007199254740992.0;

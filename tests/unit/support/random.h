@@ -12,4 +12,8 @@ uint64_t rnd(void);
 uint64_t rnd_below(uint64_t below);
 double uniform(double lo, double hi);
 
+/* How many of so many rounds of random cases a test runs: all in the release build; where each takes many times as
+ * long, under a sanitizer or an emulator, a quarter. */
+unsigned rounds_of(unsigned most);
+
 #endif

@@ -148,7 +148,7 @@ static void test_damaged_streams_are_refused_or_whole(void **state)
 
     (void)state;
     for (size_t f = 0; f < 2; f++)
-        for (unsigned round = 0; round < 300; round++) {
+        for (unsigned round = 0; round < rounds_of(300); round++) {
             size_t bytes = pack(forms[f].window_bits), at = 10 + next_random(&seed) % (bytes - 10);
             packed[at] ^= (unsigned char)(1u << next_random(&seed) % 8);
             unpack(forms[f].coding, bytes, 1000, BYTES); /* a bit that pads a byte may change: then all is there */

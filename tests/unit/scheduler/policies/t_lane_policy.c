@@ -52,7 +52,7 @@ static void all_requests_end(void **state)
 {
     (void)state;
     for (unsigned p = 0; p < SWN_LANE_POLICIES; p++)
-        for (unsigned round = 0; round < 40; round++) {
+        for (unsigned round = 0; round < rounds_of(40); round++) {
             unsigned steps = 0, coming = 60;
             lane_scene_init(&scene, 1 + (uint32_t)rnd_below(LANE_MODELS), 1 + (uint32_t)rnd_below(6), LANE_DISK);
             if (round % 4)
@@ -144,7 +144,7 @@ static void what_is_not_known_runs_alone(void **state)
 {
     (void)state;
     for (unsigned p = 0; p < SWN_LANE_POLICIES; p++)
-        for (unsigned round = 0; round < 20; round++) {
+        for (unsigned round = 0; round < rounds_of(20); round++) {
             uint64_t really[LANE_MODELS][SWN_LANE_GROUPS];
             unsigned steps = 0, coming = 30;
             lane_scene_init(&scene, 1 + (uint32_t)rnd_below(LANE_MODELS), 1 + (uint32_t)rnd_below(6), LANE_DISK);
@@ -329,7 +329,7 @@ static void exact_is_least(void **state)
     double mean = 0;
 
     (void)state;
-    for (unsigned round = 0; round < 60; round++) {
+    for (unsigned round = 0; round < rounds_of(60); round++) {
         double least, plan;
         lane_scene_init(&from, 1 + round % 2, 3, (enum lane_family)rnd_below(LANE_FAMILIES));
         for (uint32_t m = 0; m < 2; m++)
@@ -339,7 +339,7 @@ static void exact_is_least(void **state)
         least = total_wait(&from, SWN_LANE_EXACT);
         plan = total_wait(&from, SWN_LANE_COMPLETION);
         assert_true(plan >= least * (1 - 1e-6) && plan <= least * 1.1);
-        mean += plan / least / 60;
+        mean += plan / least / rounds_of(60);
         assert_true(total_wait(&from, SWN_LANE_BATCH) >= least * (1 - 1e-6));
         assert_true(total_wait(&from, SWN_LANE_NO_BATCH) >= least * (1 - 1e-6));
     }
@@ -353,7 +353,7 @@ static void wrong_times_cost_little(void **state)
     double with_true = 0, with_wrong = 0;
 
     (void)state;
-    for (unsigned round = 0; round < 100; round++) {
+    for (unsigned round = 0; round < rounds_of(100); round++) {
         lane_scene_init(&from, 1 + round % 2, 5, LANE_DISK);
         lane_scene_fill(&from, 4 + (uint32_t)rnd_below(9));
         with_true += total_wait(&from, SWN_LANE_COMPLETION);
@@ -392,7 +392,7 @@ static void memory_that_shrank(void **state)
 {
     (void)state;
     for (unsigned p = 0; p < SWN_LANE_POLICIES; p++)
-        for (unsigned round = 0; round < 50; round++) {
+        for (unsigned round = 0; round < rounds_of(50); round++) {
             lane_scene_init(&scene, 2, 4, LANE_DISK);
             lane_scene_memory(&scene);
             for (unsigned i = 0; i < 20; i++)
@@ -432,7 +432,7 @@ static void odd_numbers(void **state)
     static uint64_t table[4];
 
     (void)state;
-    for (unsigned round = 0; round < 1500; round++) {
+    for (unsigned round = 0; round < rounds_of(1500); round++) {
         unsigned p = round % SWN_LANE_POLICIES, n = (unsigned)rnd_below(round % 50 ? 20 : 520);
         lane_scene_init(&scene, 1 + (uint32_t)rnd_below(LANE_MODELS), 1 + (uint32_t)rnd_below(SWN_LANE_GROUPS),
                         LANE_CPU);

@@ -11,6 +11,7 @@
 #include <errno.h>
 
 #include "scheduler/simulation/lane_run.h"
+#include "tests/unit/support/random.h"
 
 #define MS UINT64_C(1000000)
 #define S (1000 * MS)
@@ -224,7 +225,7 @@ static void test_tardy_has_more_on_time_than_edf(void **state)
 
     (void)state;
     for (unsigned spacing = SWN_LANE_POISSON; spacing < SWN_LANE_SPACINGS; spacing++)
-        for (unsigned k = 0; k < 6; k++) {
+        for (unsigned k = 0; k < 6; k += 8 / rounds_of(8)) { /* all, or the first and the fifth */
             double rate = rates[k % 3], error = k < 3 ? 0 : 0.25;
             double tardy = on_time(SWN_LANE_TARDY, spacing, error, rate), mean_ns = outcome.mean_ns;
             double edf = on_time(SWN_LANE_EDF, spacing, error, rate);

@@ -147,11 +147,11 @@ static void the_optimum_is_that_of_a_search_over_all_times(void **state)
     then.points = malloc(sizeof *then.points << BITS);
     is_next = calloc(1u << BITS, 1);
     assert_true(now.points && then.points && is_next);
-    for (int i = 0; i < 12; i++) {
+    for (unsigned i = 0; i < rounds_of(12); i++) {
         struct task_fixture x;
         uint64_t most = 0, end;
 
-        task_begin(&x, 1 + (uint32_t)i % 3, 0);
+        task_begin(&x, 1 + i % 3, 0);
         for (uint32_t p = 0; p < PASSES; p++) {
             task_add(&x, LAYERS);
             for (uint32_t l = 0; l < LAYERS; l++)

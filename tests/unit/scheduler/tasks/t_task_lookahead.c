@@ -60,31 +60,32 @@ static uint64_t run(struct task_fixture *x)
 
 static void it_is_near_the_optimum(void **state)
 {
+    const unsigned rounds = rounds_of(60);
     double sum = 0;
 
     (void)state;
-    for (int i = 0; i < 60; i++) {
+    for (unsigned i = 0; i < rounds; i++) {
         struct task_fixture x;
         uint64_t best;
         double ratio;
 
-        make(&x, 2, 3, 1 + (uint32_t)i % 4, 0);
+        make(&x, 2, 3, 1 + i % 4, 0);
         assert_int_equal(swn_task_exact(&x.s, 50000000, &best), 0);
         ratio = (double)run(&x) / (double)best;
         assert_true(ratio >= 1 && ratio <= 1.22);
         sum += ratio;
     }
-    assert_true(sum / 60 <= 1.05);
+    assert_true(sum / rounds <= 1.05);
 }
 
 static void it_ends_whatever_stays_between_layers(void **state)
 {
     (void)state;
-    for (int i = 0; i < 100; i++) {
+    for (unsigned i = 0; i < rounds_of(100); i++) {
         struct task_fixture x;
 
-        make(&x, 6, 4, 1 + (uint32_t)i % 4, 1);
-        x.s.machine.readers = (uint32_t)i % 3;
+        make(&x, 6, 4, 1 + i % 4, 1);
+        x.s.machine.readers = i % 3;
         run(&x);
         assert_int_equal(x.s.used_bytes, 0);
     }
