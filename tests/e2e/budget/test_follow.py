@@ -78,7 +78,7 @@ def test_auto_budget_follows_free_memory(place):
         time.sleep(1)
         assert dnn.stats()["budget_bytes"] == 32 * MIB
         assert "error" not in dnn.ask({"op": "set", "budget": 0})
-        wait_for(lambda: dnn.stats()["budget_bytes"] > 100 * MIB, 10, "and auto follows again")
+        wait_for(lambda: dnn.stats()["budget_bytes"] > 100 * MIB, why="and auto follows again")
         assert dnn.end() == (plain_bits(16), "")
 
 
@@ -112,10 +112,10 @@ def test_auto_under_pressure(place):
         dnn.goes_on(2)
         wait_for(lambda: dnn.stats()["budget_bytes"] > 64 * MIB)
         told.say(available=60 * MIB, percent=40)
-        wait_for(lambda: (now := dnn.stats())["resident_bytes"] <= now["budget_bytes"] < 50 * MIB, 20, "nothing is given back")
+        wait_for(lambda: (now := dnn.stats())["resident_bytes"] <= now["budget_bytes"] < 50 * MIB, why="nothing is given back")
         told.say(available=60 * MIB)
         lowest = min(dnn.stats()["budget_bytes"] for _ in range(100))
-        wait_for(lambda: dnn.stats()["budget_bytes"] > lowest + 8 * MIB, 20, "it never recovers")
+        wait_for(lambda: dnn.stats()["budget_bytes"] > lowest + 8 * MIB, why="it never recovers")
         assert dnn.end() == (plain_bits(16), "")
 
 
@@ -137,7 +137,7 @@ def test_child_follows_for_itself(place):
         one.tell("fork")
         child = one.said(".child")["pid"]
         try:
-            wait_for(lambda: pressures(child), 10, "the child follows, too")
+            wait_for(lambda: pressures(child), why="the child follows, too")
             assert pressures(child) == 1, "it keeps its parent's"
         finally:
             os.kill(child, signal.SIGKILL)
@@ -157,8 +157,8 @@ def test_growth_outside_tensors_is_given_back(place):
         process = subprocess.Popen([str(part) for part in command], env=harness.clean_env(env), stdin=subprocess.PIPE,
                                    stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         process.stdout.readline()
-        wait_for(lambda: whole(process.pid) <= 500 * MIB, 10)
-        err = process.communicate(b"\n", timeout=60)[1].decode()
+        wait_for(lambda: whole(process.pid) <= 500 * MIB)
+        err = process.communicate(b"\n", timeout=harness.HANG_S)[1].decode()
         assert process.returncode == 0 and err == "", err
 
 
@@ -168,10 +168,10 @@ def test_under_a_daemon(place):
     with daemon(place, "--total", "100M") as d, dnns() as make:
         one = make(place, 16, SWAPNET_BUDGET="auto")
         one.goes_on(2)
-        wait_for(lambda: d.list()[one.pid]["budget_bytes"] > 64 * MIB)
+        wait_for(lambda: d.knows(one.pid)["budget_bytes"] > 64 * MIB)
         two = make(place, 16, SWAPNET_MEMORY="16M")  # which the interpreter alone exceeds: the least there is
         two.goes_on(2)
-        wait_for(lambda: two.stats()["budget_bytes"] == 8 * MIB and d.list()[two.pid]["budget_bytes"] == 8 * MIB)
+        wait_for(lambda: two.stats()["budget_bytes"] == 8 * MIB and d.knows(two.pid)["budget_bytes"] == 8 * MIB)
         assert leased(d.ask({"op": "list"})) <= 100 * MIB
         wait_for(lambda: one.stats()["budget_bytes"] > 64 * MIB, why="what the other one does not take is its own")
         assert one.end() == (plain_bits(16), "")
@@ -190,7 +190,7 @@ def in_cgroup(limit=None, options=(), **env):
         if options:
             command = [CTL, "run", *options, "--library", harness.LIBRARY, "--", *command]
         env = {"SWAPNET_STORE": str(where), "XDG_RUNTIME_DIR": str(where), "SWAPNET_STATS": str(where / "stats")} | env
-        usage = group.run(command, env=harness.clean_env(env if options else {}), cwd=where, timeout=120)
+        usage = group.run(command, env=harness.clean_env(env if options else {}), cwd=where, timeout=harness.HANG_S)
         record = json.loads((where / "record").read_text()) if usage.rc == 0 else None
         stats = json.loads((where / "stats").read_text()) if usage.rc == 0 and options else None
     return usage, record, stats
@@ -255,9 +255,9 @@ def test_memory_that_becomes_less(place):
         other = subprocess.Popen(["/usr/bin/python3", "-c", NEIGHBOUR], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                  preexec_fn=group.enter)
         assert other.stdout.readline() == b"has it\n"
-        wait_for(lambda: (now := dnn.stats())["resident_bytes"] <= now["budget_bytes"] < before - 20 * MIB, 20)
+        wait_for(lambda: (now := dnn.stats())["resident_bytes"] <= now["budget_bytes"] < before - 20 * MIB)
         dnn.goes_on(2)
         other.communicate(b"\n")
-        wait_for(lambda: dnn.stats()["budget_bytes"] > before - 8 * MIB, 20, "what is free again is not taken")
+        wait_for(lambda: dnn.stats()["budget_bytes"] > before - 8 * MIB, why="what is free again is not taken")
         assert dnn.stats()["streamed_bytes"] > 0 and (other.returncode, group.oom_kills()) == (0, 0)
         assert dnn.end() == (plain_bits(32), "")

@@ -22,11 +22,11 @@ def hear_hellos(path, count):
     with socket.socket(socket.AF_UNIX) as listening:
         listening.bind(path)
         listening.listen()
-        listening.settimeout(30)
+        listening.settimeout(harness.HANG_S)
         while len(said) < count:
             connection, _ = listening.accept()
             with connection, connection.makefile() as lines:
-                connection.settimeout(10)
+                connection.settimeout(harness.HANG_S)
                 hello = json.loads(lines.readline())
                 ucred = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
                 said[struct.unpack("3i", ucred)[0]] = hello
@@ -43,7 +43,7 @@ def test_restart_with_less_and_no_record(place):
             running = [make(place, 16), make(place, 12)]  # 64 and 48 MiB of weights
             for dnn in running:
                 dnn.goes_on(3)
-                wait_for(lambda: d.list()[dnn.pid]["state"] == "running" and d.list()[dnn.pid]["budget_bytes"] > 48 * MIB)
+                wait_for(lambda: (now := d.knows(dnn.pid))["state"] == "running" and now["budget_bytes"] > 48 * MIB)
             d.kill()
             os.unlink(f"{place}/swapnet/swapnetd.leases")
             last = {dnn.pid: dnn.stats()["budget_bytes"] for dnn in running}
@@ -80,7 +80,7 @@ def test_share_in_a_moment_of_pressure(place, disk):
             return d.ask({"op": "list"})["total_bytes"]
         assert total() == 80 * MIB
         pressure.falls_in_a_moment(disk, lambda: total() <= 76 * MIB)
-        wait_for(lambda: total() > 76 * MIB, 60, "it never recovers")
+        wait_for(lambda: total() > 76 * MIB, why="it never recovers")
 
 
 @pytest.mark.slow
@@ -98,10 +98,10 @@ def test_share_under_pressure(place):
         assert roomy <= 0.8 * (100 + 90) * MIB
         for tight in ({"available": 100 * MIB, "percent": 40}, {"available": MIB}):
             told.say(**tight)
-            wait_for(lambda: total() < 50 * MIB, 60, f"the total stays {total() >> 20} MiB")
-            wait_for(lambda: dnn.stats()["resident_bytes"] <= dnn.stats()["budget_bytes"] < 50 * MIB, 10, "the program keeps it")
+            wait_for(lambda: total() < 50 * MIB, why=f"the total stays {total() >> 20} MiB")
+            wait_for(lambda: dnn.stats()["resident_bytes"] <= dnn.stats()["budget_bytes"] < 50 * MIB, why="the program keeps it")
             assert leased(d.ask({"op": "list"})) <= total()
             dnn.goes_on(2)
             told.say(available=100 * MIB)
-            wait_for(lambda: total() > 100 * MIB and dnn.stats()["budget_bytes"] > 64 * MIB, 90, "it never recovers")
+            wait_for(lambda: total() > 100 * MIB and dnn.stats()["budget_bytes"] > 64 * MIB, why="it never recovers")
         assert dnn.end() == (plain_bits(16), "")

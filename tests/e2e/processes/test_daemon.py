@@ -59,14 +59,14 @@ def test_hostile_clients(place):
         begin = time.monotonic()
         for _ in range(20):
             assert d.ask({"op": "version"})["protocol"] == 1
-        assert time.monotonic() - begin < 5
+        assert time.monotonic() - begin < 25  # each of the 30 slow ones would take a second
         fds = len(os.listdir(f"/proc/{d.process.pid}/fd"))
         assert fds < 100, "descriptors were taken in"
         # The slow ones are gone a second later.
         for s in held[:30]:
-            s.settimeout(10)
+            s.settimeout(harness.HANG_S)
             assert s.recv(10) == b""
-        slow.settimeout(10)
+        slow.settimeout(harness.HANG_S)
         with contextlib.suppress(ConnectionResetError):  # a byte came when the daemon had stopped reading
             assert slow.recv(10) == b""
         stop.set()
@@ -217,21 +217,26 @@ def test_answers_that_wait(place):
     """Room for them grows with what there is to say, and goes when it has been said."""
     asked = b'{"op":"list"}\n' * 4500
     with daemon(place, "--total", "100M") as d:
-        before = resident(d.process.pid)
-        held = [d.dial() for _ in range(20)]
-        for s in held:
-            s.sendall(asked)
-        wait_for(lambda: resident(d.process.pid) > before + 20 * len(asked), 8, "nothing waits")
-        assert resident(d.process.pid) < before + 24 * MIB  # 20 times 0.8 MiB
-        for s in held:
-            s.setblocking(True)
-            got = 0
-            while got < 4500:
-                got += s.recv(1 << 20).count(b"\n")
+        for _ in range(5):  # it hangs up on who has read nothing for ten seconds, in which a busy machine may not get far
+            before = resident(d.process.pid)
+            with contextlib.ExitStack() as stack, contextlib.suppress(ConnectionResetError):
+                held = [stack.enter_context(d.dial()) for _ in range(6)]
+                for s in held:
+                    s.sendall(asked)
+                wait_for(lambda: resident(d.process.pid) > before + 6 * len(asked), 8, "nothing waits")
+                assert resident(d.process.pid) < before + 8 * MIB  # 6 times 0.8 MiB
+                for s in held:
+                    got = 0
+                    while got < 4500:
+                        some = s.recv(1 << 20).count(b"\n")
+                        if not some and not s.recv(1, socket.MSG_PEEK):
+                            raise ConnectionResetError
+                        got += some
+                break
+        else:
+            pytest.fail("its answers are never all read")
         d.answers()
-        assert resident(d.process.pid) < before + 3 * MIB
-        for s in held:
-            s.close()
+        wait_for(lambda: resident(d.process.pid) < before + 2 * MIB, why="what has been said takes room")
 
 
 @pytest.mark.slow
@@ -243,7 +248,7 @@ def test_a_program_that_never_reads(place):
         wait_for(lambda: os.getpid() in d.list())
         time.sleep(1)
         assert d.list()[os.getpid()]["state"] != "away"
-        wait_for(lambda: d.list()[os.getpid()]["state"] == "away", 20, "its answers wait for ever")
+        wait_for(lambda: d.list()[os.getpid()]["state"] == "away", why="its answers wait for ever")
         assert d.list()[os.getpid()]["counted_bytes"]
 
 
@@ -288,7 +293,7 @@ def test_a_program_that_reads_late(place):
             heard += [message] if message["op"] == "lease" else []
         assert len(heard) < changes / 4, len(heard)
         s.sendall(json.dumps({"op": "ack", "seq": heard[-1]["seq"]}).encode() + b"\n")
-        wait_for(lambda: d.list()[os.getpid()]["state"] == "running", 5, f"that was not the last lease: {heard[-1]}")
+        wait_for(lambda: d.list()[os.getpid()]["state"] == "running", why=f"that was not the last lease: {heard[-1]}")
         assert d.list()[os.getpid()]["counted_bytes"] == lease["budget_bytes"]
 
 
@@ -328,7 +333,7 @@ def test_out_of_descriptors(place):
 
 def refuses(place, *args, code=1, **env):
     done = subprocess.run([DAEMON, *args], env=harness.clean_env({"XDG_RUNTIME_DIR": place} | env), capture_output=True,
-                          text=True, timeout=20)
+                          text=True, timeout=harness.HANG_S)
     assert done.returncode == code and done.stdout == "" and done.stderr.startswith("swapnetd: "), done
     return done.stderr
 
@@ -420,20 +425,20 @@ def test_terminal_that_is_gone_is_ignored_under_nohup(place):
         with pytest.raises(subprocess.TimeoutExpired):
             d.process.wait(0.5)
         d.process.send_signal(signal.SIGTERM)
-        assert d.process.wait(10) == 0
+        assert d.process.wait(harness.HANG_S) == 0
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_signals_that_end_it(place, number):
     with inherited_sighup(signal.SIG_DFL), daemon(place, "--total", "100M") as d:
         d.process.send_signal(number)
-        assert d.process.wait(10) == 0 and not os.path.exists(d.socket)
+        assert d.process.wait(harness.HANG_S) == 0 and not os.path.exists(d.socket)
 
 
 def test_notify_and_socket_activation(place):
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as s:
         s.bind(f"{place}/notify")
-        s.settimeout(10)
+        s.settimeout(harness.HANG_S)
         with daemon(place, "--total", "100M") as d:
             d.end()
         env = harness.clean_env({"XDG_RUNTIME_DIR": place, "NOTIFY_SOCKET": f"{place}/notify"})
@@ -441,7 +446,7 @@ def test_notify_and_socket_activation(place):
         assert "READY=1" in s.recv(1000).decode()
         process.terminate()
         assert "STOPPING=1" in s.recv(1000).decode()
-        assert process.wait(10) == 0
+        assert process.wait(harness.HANG_S) == 0
     with socket.socket(socket.AF_UNIX) as listening:
         path = f"{place}/swapnet/swapnetd.sock"
         listening.bind(path)
@@ -452,21 +457,21 @@ def test_notify_and_socket_activation(place):
         for end in signal.SIGTERM, signal.SIGKILL:
             process = subprocess.Popen(["bash", "-c", start], env=env, pass_fds=[listening.fileno()], stderr=subprocess.DEVNULL)
             with socket.socket(socket.AF_UNIX) as s:
-                s.settimeout(10)
+                s.settimeout(harness.HANG_S)
                 s.connect(path)
                 s.sendall(b'{"op":"hello","version":1,"minimum":1048576,"demand":1048576}\n')
                 lines = s.makefile()
                 assert json.loads(lines.readline())["op"] == "welcome" and json.loads(lines.readline())["op"] == "lease"
                 assert not os.path.exists(marker)
                 process.send_signal(end)
-                assert process.wait(10) == (0 if end == signal.SIGTERM else -end)
+                assert process.wait(harness.HANG_S) == (0 if end == signal.SIGTERM else -end)
             assert os.path.exists(path)  # the socket is systemd's
             assert os.path.exists(marker) == (end == signal.SIGTERM)
         listening.close()  # systemd lets go of it, too
         run = [CTL, "run", "true"]
-        assert subprocess.run(run, env=env, timeout=20).returncode == 0  # killed: there will be a budget
+        assert subprocess.run(run, env=env, timeout=harness.HANG_S).returncode == 0  # killed: there will be a budget
         open(marker, "w").close()
-        result = subprocess.run(run, env=env, timeout=20, capture_output=True, text=True)
+        result = subprocess.run(run, env=env, timeout=harness.HANG_S, capture_output=True, text=True)
         assert result.returncode == 125 and "no budget" in result.stderr, result
 
 
@@ -498,7 +503,7 @@ def test_only_rulers_change(place):
                "s.sendall(sys.argv[2].encode()+b'\\n');print(s.makefile().readline())")
         def as_nobody(request):
             return subprocess.run(["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "/usr/bin/python3", "-c",
-                                   ask, d.socket, request], capture_output=True, text=True, timeout=20).stdout
+                                   ask, d.socket, request], capture_output=True, text=True, timeout=harness.HANG_S).stdout
         assert '"total_bytes"' in as_nobody('{"op":"list"}')
         for request in ('{"op":"total","budget":9999999}', '{"op":"drain"}', '{"op":"set","pid":1,"urgency":2}'):
             assert "only root" in as_nobody(request)
@@ -511,7 +516,7 @@ def test_connection_of_a_process_that_is_another_by_now_gets_nothing(place):
     if os.geteuid() != 0 or subprocess.run([*namespace, "test", "-w", "/proc/sys/kernel/ns_last_pid"]).returncode:
         pytest.skip("needs root, and PID namespaces whose numbers it may choose")
     done = subprocess.run([*namespace, "/usr/bin/python3", harness.program_file("recycled_pid"), f"{place}/record",
-                           f"{place}/swapnet/s.sock", DAEMON], timeout=60, env=harness.clean_env())
+                           f"{place}/swapnet/s.sock", DAEMON], timeout=harness.HANG_S, env=harness.clean_env())
     assert done.returncode == 0
     with open(f"{place}/record") as f:
         record = json.load(f)
@@ -528,7 +533,7 @@ def test_process_that_says_hello_in_a_loop_is_refused_and_others_are_not(place):
              f"s.sendall({hello!r});return json.loads(s.makefile().readline())\n"
              "print(json.dumps([once() for _ in range(200)]))")
     with daemon(place, "--total", "100M") as d:
-        done = subprocess.run(["/usr/bin/python3", "-c", flood, d.socket], capture_output=True, text=True, timeout=100)
+        done = subprocess.run(["/usr/bin/python3", "-c", flood, d.socket], capture_output=True, text=True, timeout=harness.HANG_S)
         answers = json.loads(done.stdout)
         welcome = [answer["op"] == "welcome" for answer in answers]
         assert all(welcome[:10]) and not all(welcome), welcome
@@ -548,7 +553,7 @@ def test_quota_of_one_user(place):
                 "s.sendall(b'{\"op\":\"version\"}\\n');return s,s.makefile().readline()\n"
                 "print([c() for _ in range(5)][-1][1])")
         done = subprocess.run(["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "/usr/bin/python3", "-c",
-                               dial, d.socket], capture_output=True, text=True, timeout=20)
+                               dial, d.socket], capture_output=True, text=True, timeout=harness.HANG_S)
         assert "too many connections" in done.stdout or "Broken pipe" in done.stderr or "reset" in done.stderr, done
         assert d.answers()  # the daemon's own user is not held up
         # Nor does it help to start many processes that say hello and hang up: they keep their place while they live.
@@ -557,6 +562,6 @@ def test_quota_of_one_user(place):
                  "s.sendall(b'{\"op\":\"hello\",\"version\":1}\\n');os.write(w,s.recv(99));s.close();time.sleep(20)\n"
                  " print(os.read(r,99).decode().splitlines()[0])\nfor p in pids: os.kill(p,9)\n")
         done = subprocess.run(["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "/usr/bin/python3", "-c",
-                               hello, d.socket], capture_output=True, text=True, timeout=20)
+                               hello, d.socket], capture_output=True, text=True, timeout=harness.HANG_S)
         assert ["welcome" in line for line in done.stdout.splitlines()] == [True] * 3 + [False] * 2, done
         assert done.stdout.count("too many processes") == 2, done

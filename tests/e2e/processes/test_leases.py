@@ -43,7 +43,7 @@ def kill_at_random(place, rounds):
                 assert sum(s["budget_bytes"] for s in last.values()) <= total
                 # Nobody hears of another lease now. One that was just heard of is kept from the next operators on.
                 for dnn in running:
-                    wait_for(lambda: within_its_lease(dnn.stats()), 10, f"{dnn.pid} keeps its lease")
+                    wait_for(lambda: within_its_lease(dnn.stats()), why=f"{dnn.pid} keeps its lease")
                 for dnn in running:
                     dnn.goes_on(1)
                 d.start()
@@ -103,7 +103,7 @@ def test_daemon_killed_at_each_step(place):
                 last = {dnn.pid: dnn.stats() for dnn in running}
                 assert sum(s["budget_bytes"] for s in last.values()) <= total, (step, kinds)
                 for dnn in running:
-                    wait_for(lambda: within_its_lease(dnn.stats()), 10, (step, kinds, dnn.pid))
+                    wait_for(lambda: within_its_lease(dnn.stats()), why=(step, kinds, dnn.pid))
                 for dnn in running:
                     dnn.goes_on(1)
             assert set(kinds) == {"hears", "says", "notes"}, kinds
@@ -144,7 +144,7 @@ def test_newcomer_before_the_next_daemon(place):
         with dnns() as make:
             first = make(place, 16)
             first.goes_on(2)
-            wait_for(lambda: d.list()[first.pid]["state"] == "running")
+            wait_for(lambda: d.knows(first.pid)["state"] == "running")
             d.kill()
             began = time.monotonic()
             second = make(place, 16, SWAPNET_BUDGET="60M")
@@ -183,7 +183,7 @@ def test_daemon_that_does_not_come_back(place):
             os.kill(holder, signal.SIGKILL)
             os.waitpid(holder, 0)
             holder = None
-            wait_for(lambda: limited.stats()["budget_bytes"] == 60 * MIB and free.stats()["budget_bytes"] > 500 * MIB, 30)
+            wait_for(lambda: limited.stats()["budget_bytes"] == 60 * MIB and free.stats()["budget_bytes"] > 500 * MIB)
             d.start()
             wait_for(lambda: all(dnn.pid in d.list() and dnn.stats()["budget_bytes"] <= 80 * MIB for dnn in (limited, free)))
             wait_for(lambda: leased(d.ask({"op": "list"})) <= 100 * MIB)
@@ -213,8 +213,8 @@ def test_newcomer_while_it_drains(place):
             dnn.goes_on(1)
             assert dnn.stats()["budget_bytes"] == 8 * MIB
             c.say({"op": "bye"})
-        assert d.process.wait(10) == 0
-        wait_for(lambda: dnn.stats()["budget_bytes"] == 60 * MIB, 40)
+        assert d.process.wait(harness.HANG_S) == 0
+        wait_for(lambda: dnn.stats()["budget_bytes"] == 60 * MIB)
         bits, err = dnn.end()
         assert bits == plain_bits(12) and "draining" in err and "going on without" in err
 
@@ -227,7 +227,7 @@ def test_restart_counts_what_it_finds(place):
         with dnns() as make:
             dnn = make(place, 20)
             dnn.goes_on(3)
-            held = wait_for(lambda: (p := d.list()[dnn.pid])["state"] == "running" and p["budget_bytes"])
+            held = wait_for(lambda: (p := d.knows(dnn.pid))["state"] == "running" and p["budget_bytes"])
             os.kill(dnn.pid, signal.SIGSTOP)
             d.kill()
             d.start()
@@ -238,7 +238,7 @@ def test_restart_counts_what_it_finds(place):
                 wait_for(lambda: d.list().get(os.getpid(), {}).get("budget_bytes"))
                 assert leased(d.ask({"op": "list"})) <= 200 * MIB
             os.kill(dnn.pid, signal.SIGCONT)
-            wait_for(lambda: d.list()[dnn.pid]["state"] == "running", 30)
+            wait_for(lambda: d.list()[dnn.pid]["state"] == "running")
             dnn.end()
     finally:
         d.kill()
@@ -268,8 +268,7 @@ def test_a_hundred_processes(place):
     with daemon(place, "--total", "2000M") as d:
         running = []
         try:
-            end = time.monotonic() + 8
-            while time.monotonic() < end:
+            for _ in range(60):
                 while len(running) < 100:
                     seed += 1
                     running.append(fork_dnn(d.socket, seed))
@@ -282,7 +281,7 @@ def test_a_hundred_processes(place):
             # When it is quiet again, the last newcomers have said hello and the last of the dead have been noticed: the dead
             # have nothing, and everybody who lives has a lease.
             wait_for(lambda: sorted(there := d.list()) == sorted(running)
-                     and all(p["state"] == "running" for p in there.values()), 20)
+                     and all(p["state"] == "running" for p in there.values()))
             assert all(p["budget_bytes"] >= p["minimum_bytes"] for p in d.list().values())
         finally:
             for pid in running:
@@ -340,7 +339,7 @@ def test_a_share_of_memory_counts_what_is_there(place):
 
     def is_kept():
         # What others take of this machine's memory, or press for, makes the total smaller, for as long as they do.
-        return wait_for(lambda: first * 0.7 < share() < first * 1.3, 60, "the total is no longer its share of what there is")
+        return wait_for(lambda: first * 0.7 < share() < first * 1.3, why="the total is no longer its share of what there is")
     first = 1  # a limit of the container's may be tighter than half
     d = Daemon(place, "--total", "50%")
     try:
@@ -374,7 +373,7 @@ def test_record_that_cannot_be_written_now(place):
         def on_record():
             with contextlib.suppress(FileNotFoundError), open(f"{place}/swapnet/swapnetd.leases") as f:
                 return [entry["lease_bytes"] for entry in json.load(f)["leases"]]
-        assert wait_for(on_record, 5) == [20 * MIB]
+        assert wait_for(on_record) == [20 * MIB]
         said = d.end()
         assert said.count("cannot write") == 1 and "on record again" in said, said
 
@@ -477,7 +476,7 @@ def test_newcomers_while_others_leave(place):
             for pid in leaving:
                 os.waitpid(pid, 0)
             os.kill(d.process.pid, signal.SIGCONT)
-            wait_for(lambda: sorted(d.list()) == sorted(coming), 10, "a newcomer was lost")
+            wait_for(lambda: sorted(d.list()) == sorted(coming), why="a newcomer was lost")
             assert all(p["state"] == "running" for p in d.list().values())
         finally:
             os.kill(d.process.pid, signal.SIGCONT)
@@ -513,7 +512,7 @@ def test_who_waits_is_served(place):
             time.sleep(1.5)
             assert [d.list()[pid]["state"] for pid in held] == ["waiting", "running", "waiting"]
             end(held.pop(1))
-            wait_for(lambda: [d.list()[pid]["state"] for pid in held] == ["running", "waiting"], 5, "it waits for ever")
+            wait_for(lambda: [d.list()[pid]["state"] for pid in held] == ["running", "waiting"], why="it waits for ever")
         finally:
             for pid in held:
                 end(pid)

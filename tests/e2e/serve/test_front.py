@@ -333,7 +333,7 @@ def test_slow_clients_and_idle_ones_hold_nobody_up(tmp_path):
     repo = repository(tmp_path, echo="")
     idle, slow, stop = [], [], threading.Event()
     try:
-        with front(repo, "--header-timeout-secs", "2", "--least-rate", "1M", "--connections", "2200") as f:
+        with front(repo, "--header-timeout-secs", "5", "--least-rate", "1M", "--connections", "2200") as f:
             f.ready()
             idle = [f.dial() for _ in range(2000)]
             slow = [f.dial() for _ in range(20)]
@@ -392,7 +392,7 @@ def test_connections_of_clients_that_have_left_are_closed(tmp_path, part):
                 s.sendall(b"POST /v2/models/echo/infer HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(body) + body[:sent])
         began = time.monotonic()
         wait_for(lambda: f.metric("swapnet_serve_connections") <= 1, "closing")
-        assert time.monotonic() - began < 20
+        assert time.monotonic() - began < 90
         wait_for(lambda: f.metric("swapnet_serve_buffer_used_bytes") == 0)
 
 

@@ -56,11 +56,16 @@ def test_deadline_drops_a_request_at_the_next_group(tmp_path):
     log = tmp_path / "log"
     with front(repo, env={"FAKE_LOG": str(log)}) as f:
         f.ready()
-        answer = f.infer("slow", body_of(tensor(VALUES), parameters={"timeout": 150000}))
-        assert answer[0] == 503
-        assert "time" in json.loads(answer[2])["error"]
+        asked = 0
+        for timeout_us in (150000, 2000000, 20000000):  # on a busy machine its time may be over before it has begun
+            answer = f.infer("slow", body_of(tensor(VALUES), parameters={"timeout": timeout_us}))
+            assert answer[0] == 503
+            assert "time" in json.loads(answer[2])["error"]
+            asked += 1
+            if "RUN" in log.read_text():
+                break
         wait_for(lambda: "DROP" in log.read_text())
-        assert f.metric('nv_inference_request_failure{model="slow",version="1",reason="REJECTED"}') == 1
+        assert f.metric('nv_inference_request_failure{model="slow",version="1",reason="REJECTED"}') == asked
         assert f.metric("swapnet_serve_requests") == 0
 
 
@@ -201,7 +206,7 @@ def test_model_under_which_engines_die_is_set_apart(tmp_path):
 def test_hung_group_is_ended(tmp_path):
     flag = tmp_path / "flag"
     repo = repository(tmp_path / "repo", hang=f"hang_if={flag}")
-    with front(repo, "--group-timeout-ms", "2000") as f:
+    with front(repo, "--group-timeout-ms", "4000") as f:
         f.ready()
         flag.touch()
         assert f.infer("hang", BODY)[0] == 200  # again, without the file
@@ -227,7 +232,7 @@ def held_by_the_kernel(pid):
 def test_engine_that_cannot_be_killed_holds_nobody_up(tmp_path):
     flag = tmp_path / "flag"
     repo = repository(tmp_path / "repo", hang=f"hang_if={flag}")
-    with front(repo, "--group-timeout-ms", "2000") as f, concurrent.futures.ThreadPoolExecutor(1) as pool:
+    with front(repo, "--group-timeout-ms", "4000") as f, concurrent.futures.ThreadPoolExecutor(1) as pool:
         f.ready()
         flag.touch()
         with held_by_the_kernel(f.engines()[0]):
@@ -307,7 +312,7 @@ def test_engine_whose_child_holds_its_socket_is_missed_at_once(tmp_path):
         began = time.monotonic()
         os.kill(engine, signal.SIGKILL)
         assert f.infer("nest", BODY)[0] == 200
-        assert time.monotonic() - began < 10  # the time limit of a group is 60 s
+        assert time.monotonic() - began < 50  # the time limit of a group is 60 s
         wait_for(lambda: is_group_empty(engine), "the child's end")
         last, = f.engines()
     wait_for(lambda: is_group_empty(last), "the end of the last child")
@@ -386,7 +391,7 @@ def test_log_that_nobody_reads_stops_no_request(tmp_path):
     with front(repo, "--model-control-mode", "explicit", "--load-model", "echo") as f:
         f.ready()
         c = f.connection()
-        c.timeout = 10
+        c.timeout = serve_front.PATIENCE_S
         for _ in range(700):  # a line each, of which a pipe holds 64 KiB
             assert f.ask("POST", "/v2/repository/models/bad/load", connection=c)[0] == 400
         assert f.infer("echo", BODY, connection=c)[0] == 200
@@ -523,7 +528,7 @@ def test_metrics_have_a_port_of_their_own(tmp_path):
     (["--model-control-mode", "poll"], "use none or explicit"),
 ])
 def test_wrong_usage_is_said(options, said):
-    done = subprocess.run([serve_front.SERVE, *options], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run([serve_front.SERVE, *options], capture_output=True, text=True, timeout=serve_front.PATIENCE_S, check=False)
     assert done.returncode == 2
     assert said in done.stderr
 
@@ -540,6 +545,6 @@ def test_port_that_is_taken_is_said(tmp_path):
     repo = repository(tmp_path, echo="")
     with front(repo) as f:
         done = subprocess.run([serve_front.SERVE, "--model-repository", repo, "--memory", "200M", "--http-port", str(f.port),
-                               "--library", "none"], capture_output=True, text=True, timeout=60, check=False)
+                               "--library", "none"], capture_output=True, text=True, timeout=serve_front.PATIENCE_S, check=False)
         assert done.returncode == 1
         assert "cannot listen" in done.stderr

@@ -9,7 +9,7 @@ import pytest
 
 import serve_front
 from daemons import CTL, daemon
-from harness import MIB, clean_env
+from harness import HANG_S, MIB, clean_env, patience
 from serve_front import body_of, front, repository, tensor, wait_for
 
 pytestmark = pytest.mark.skipif(not serve_front.SERVE.exists(), reason="swapnet-serve is not built: no libmicrohttpd")
@@ -18,8 +18,8 @@ BODY = body_of(tensor([0.0, 1.5]))
 
 
 def ctl(place, *args):
-    return subprocess.run([CTL, *map(str, args)], env=clean_env({"XDG_RUNTIME_DIR": place}), capture_output=True, text=True,
-                          timeout=60, stdin=subprocess.DEVNULL)
+    return subprocess.run([CTL, *map(str, args)], env=clean_env(patience(args) | {"XDG_RUNTIME_DIR": place}), capture_output=True,
+                          text=True, timeout=HANG_S, stdin=subprocess.DEVNULL)
 
 
 def status(place, f):
@@ -85,13 +85,13 @@ def test_daemon_shows_and_sets_a_server_by_its_name(place, tmp_path):
     with daemon(place, "--total", "180M") as d, front(repo, env={"XDG_RUNTIME_DIR": place, "SWAPNET_NAME": "shop"}) as f:
         f.ready()
         assert d.ctl("set", "shop", "budget=120M", "urgency=3").returncode == 0
-        wait_for(lambda: d.list()[f.process.pid]["counted_bytes"] == 120 * MIB)
+        wait_for(lambda: d.knows(f.process.pid)["counted_bytes"] == 120 * MIB)
         process = status(place, f)
         assert process["budget_bytes"] == 120 * MIB and process["urgency"] == 3 and process["state"] == "running"
         # Its own maximum, beside the daemon's leases.
         assert d.ctl("set", "shop", "budget=auto").returncode == 0
         assert d.ctl("set", f.process.pid, "budget=100M", SWAPNET_DAEMON="off").returncode == 0
-        wait_for(lambda: d.list()[f.process.pid]["counted_bytes"] == 100 * MIB)
+        wait_for(lambda: d.knows(f.process.pid)["counted_bytes"] == 100 * MIB)
 
 
 @pytest.mark.parametrize("answer", [

@@ -70,7 +70,7 @@ def test_tritonclient_speaks_https(secure, files):
     python = harness.REPO / ".deps" / "clients" / "bin" / "python"
     assert python.exists(), "run scripts/setup --with-clients"
     program = harness.program_file("triton_https")
-    done = subprocess.run([python, program, str(secure.tls_port), files / "server.crt"], capture_output=True, text=True, timeout=120)
+    done = subprocess.run([python, program, str(secure.tls_port), files / "server.crt"], capture_output=True, text=True, timeout=serve_front.PATIENCE_S)
     assert (done.returncode, done.stdout) == (0, "sync aio refused\n"), done.stderr
 
 

@@ -143,7 +143,7 @@ def test_worker_that_dies_takes_no_other_model_with_it(tmp_path):
     repo = repository(tmp_path, echo="")
     add_python(repo, "evil", f"die={signal.SIGABRT.value}")
     add_python(repo, "hung", f"hang_if={tmp_path / 'flag'}")
-    with front(repo, "--group-timeout-ms", "2000") as f:
+    with front(repo, "--group-timeout-ms", "4000") as f:
         f.ready()
         shared = [pid for pid in f.engines() if not is_worker(pid)]
         (tmp_path / "flag").touch()

@@ -20,7 +20,7 @@ SERVE = harness.program_file("serve")
 TORCH = harness.TORCH113
 
 
-def wait_for(what, seconds=30, why="it did not happen"):
+def wait_for(what, seconds=harness.HANG_S, why="it did not happen"):
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         value = what()
@@ -28,6 +28,19 @@ def wait_for(what, seconds=30, why="it did not happen"):
             return value
         time.sleep(0.02)
     raise AssertionError(why)
+
+
+def ask(dial, request):
+    """The answer of whoever `dial` connects to. It hangs up on a client that has said nothing for a second, which a busy
+    machine makes of any: that one has another try."""
+    end = time.monotonic() + harness.HANG_S
+    while True:
+        with dial() as s:
+            with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+                s.sendall(json.dumps(request).encode() + b"\n")
+                if line := s.makefile().readline():
+                    return json.loads(line)
+        assert time.monotonic() < end, "it hangs up"
 
 
 class Daemon:
@@ -41,7 +54,7 @@ class Daemon:
     def start(self):
         self.process = subprocess.Popen([DAEMON, *map(str, self.args)], env=self.env(), stderr=subprocess.PIPE,
                                         text=True, **self.options)
-        wait_for(self.answers, 30, "swapnetd does not answer")
+        wait_for(self.answers, why="swapnetd does not answer")
 
     def env(self, **extra):
         return harness.clean_env({"XDG_RUNTIME_DIR": self.place} | extra)
@@ -56,22 +69,24 @@ class Daemon:
     def dial(self):
         s = socket.socket(socket.AF_UNIX)
         # settimeout alone makes a queue that is full an error, not a wait.
-        s.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", 5, 0))
+        s.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", harness.HANG_S, 0))
         s.connect(self.socket)
-        s.settimeout(5)
+        s.settimeout(harness.HANG_S)
         return s
 
     def ask(self, request):
-        with self.dial() as s:
-            s.sendall(json.dumps(request).encode() + b"\n")
-            return json.loads(s.makefile().readline())
+        return ask(self.dial, request)
 
     def list(self):
         return {p["pid"]: p for p in self.ask({"op": "list"})["processes"]}
 
+    def knows(self, pid):
+        """What it says of that process, when it has said hello."""
+        return wait_for(lambda: self.list().get(pid), why=f"process {pid} does not register")
+
     def ctl(self, *args, **extra):
-        return subprocess.run([CTL, *map(str, args)], env=self.env(**extra), capture_output=True, text=True, timeout=60,
-                              stdin=subprocess.DEVNULL)
+        return subprocess.run([CTL, *map(str, args)], env=self.env(**harness.patience(args), **extra), capture_output=True, text=True,
+                              timeout=harness.HANG_S, stdin=subprocess.DEVNULL)
 
     def kill(self):
         self.process.kill()
@@ -81,7 +96,7 @@ class Daemon:
     def end(self):
         if self.process.poll() is None:
             self.process.terminate()
-        self.process.wait(10)
+        self.process.wait(harness.HANG_S)
         text = self.process.stderr.read()
         self.process.stderr.close()
         return text
@@ -123,24 +138,27 @@ class Dnn:
         state = self.state()
         return state["inferences"] if state else 0
 
-    def goes_on(self, more=2, seconds=60):
+    def goes_on(self, more=2):
         before = self.inferences()
-        wait_for(lambda: self.process.poll() is not None or self.inferences() >= before + more, seconds, "it stands still")
+        wait_for(lambda: self.process.poll() is not None or self.inferences() >= before + more,
+                 why="it stands still")
         assert self.process.poll() is None, self.process.stderr.read()
 
+    def dial(self):
+        s = socket.socket(socket.AF_UNIX)
+        s.settimeout(harness.HANG_S)
+        s.connect(f"{self.place}/swapnet/{self.pid}.sock")
+        return s
+
     def ask(self, request):
-        with socket.socket(socket.AF_UNIX) as s:
-            s.settimeout(5)
-            s.connect(f"{self.place}/swapnet/{self.pid}.sock")
-            s.sendall(json.dumps(request).encode() + b"\n")
-            return json.loads(s.makefile().readline())
+        return ask(self.dial, request)
 
     def stats(self):
         return self.ask({"op": "status"})
 
     def end(self):
         """Its bits, and what it said on stderr."""
-        out, err = self.process.communicate("\n", timeout=60)
+        out, err = self.process.communicate("\n", timeout=harness.HANG_S)
         assert self.process.returncode == 0, err
         return self.state()["bits"], err
 
@@ -168,11 +186,7 @@ def dnns():
 @functools.cache
 def plain_bits(layers):
     with harness.disk_dir() as directory:
-        report = f"{directory}/report"
-        subprocess.run([TORCH.python, SERVE, report, str(layers), "0.01"], env=harness.clean_env(), check=True,
-                       stdin=subprocess.DEVNULL, timeout=120)
-        with open(report) as f:
-            return json.load(f)["bits"]
+        return harness.make(TORCH, "serve", layers, "0.01", where=directory).record["bits"]
 
 
 def leased(listing):

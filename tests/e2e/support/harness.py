@@ -35,6 +35,8 @@ LIBRARY = BUILD / "lib" / "libswapnet.so"
 LAUNCHER = os.environ.get("SWAPNET_LAUNCHER", "").split()
 PATIENCE = 8 if LAUNCHER else 1  # times as long may a program take that is emulated
 MIB = 1 << 20
+# Limits only find what never ends: on a busy machine with a slow disk `import torch` alone may take a minute.
+HANG_S = 400
 
 STATS_KEYS = frozenset(
     "schema pid budget_bytes minimum_bytes urgency demand_bytes resident_bytes peak_resident_bytes pool_bytes kept_bytes small_bytes "
@@ -64,8 +66,8 @@ ALL_TORCH = [TORCH113, TORCH213]
 
 
 def program_file(name):
-    """The file of a test program, whichever folder of programs/ it is in."""
-    return PROGRAMS[name]
+    """The file of a test program, whichever folder of programs/ it is in; a path is a test's own."""
+    return name if isinstance(name, pathlib.Path) else PROGRAMS[name]
 
 
 @functools.cache
@@ -206,7 +208,7 @@ class Process:
         self.popen = subprocess.Popen(self.command, env=clean_env(env), cwd=cwd, stdin=stdin, stdout=self.out,
                                       stderr=self.err, start_new_session=True, preexec_fn=preexec)
 
-    def finish(self, timeout=120):
+    def finish(self, timeout=HANG_S):
         hung = False
         timeout *= PATIENCE
         try:
@@ -295,14 +297,14 @@ class Server:
         begin = time.monotonic()
         job = {"argv": argv, "cwd": str(where), "out": str(out), "err": str(err), "env": variables or {}}
         self.process.stdin.write(json.dumps(job).encode() + b"\n")
-        pid = self._answer(120)
+        pid = self._answer(HANG_S)
         assert pid, "fork_server.py does not answer"
         status = self._answer(timeout)
         with contextlib.suppress(ProcessLookupError):
             os.killpg(pid, signal.SIGKILL)
         hung = status is None
         if hung:
-            status = self._answer(60)
+            status = self._answer(HANG_S)
         run = Run([self.torch.python, *argv], os.waitstatus_to_exitcode(status), out.read_text(errors="replace"),
                   err.read_text(errors="replace"), _json(record), _json(stats), time.monotonic() - begin)
         if hung:
@@ -315,17 +317,24 @@ def _server(torch, preload=None):
     return Server(torch, preload)
 
 
-@functools.cache
-def plain(torch, program, *args, timeout=120, whole=False):
-    """The run without swapnet. Cached: it is the same for every budget and every fetch path. `whole`: in a process of its
+plain_runs = {}
+
+
+def plain(torch, program, *args, timeout=HANG_S, whole=False):
+    """The run without swapnet. Kept: it is the same for every budget and every fetch path. `whole`: in a process of its
     own from the start, for what a test reads in its notes of the process; else PyTorch may have been imported before."""
-    with disk_dir() as where:
-        if whole or LAUNCHER or program in WHOLE_PROCESS:
-            return _require_record(start(torch, program, *args, where=where).finish(timeout))
-        return _require_record(_server(torch).run(program, args, where, timeout))
+    which = torch, program, args, whole
+    if which not in plain_runs:
+        with disk_dir() as where:
+            if whole or LAUNCHER or program in WHOLE_PROCESS:
+                run_ = start(torch, program, *args, where=where).finish(timeout)
+            else:
+                run_ = _server(torch).run(program, args, where, timeout)
+            plain_runs[which] = _require_record(run_)
+    return plain_runs[which]
 
 
-def make(torch, program, *args, where, timeout=60):
+def make(torch, program, *args, where, timeout=HANG_S):
     """A run without swapnet for the files that it makes, not for what it says."""
     where.mkdir(parents=True, exist_ok=True)
     if LAUNCHER:
@@ -379,7 +388,7 @@ def setting_up():
         forks = before
 
 
-def run(torch, program, *args, where, budget, env=None, timeout=120):
+def run(torch, program, *args, where, budget, env=None, timeout=HANG_S):
     """A swapped run in the directory `where`, which is made if it is missing, however it ends."""
     where.mkdir(parents=True, exist_ok=True)
     if _may_fork(torch, program, env):
@@ -387,12 +396,12 @@ def run(torch, program, *args, where, budget, env=None, timeout=120):
     return start(torch, program, *args, where=where, budget=budget, env=env).finish(timeout)
 
 
-def swapped(torch, program, *args, budget, env=None, timeout=120):
+def swapped(torch, program, *args, budget, env=None, timeout=HANG_S):
     with disk_dir() as where:
         return _require_record(run(torch, program, *args, where=where, budget=budget, env=env, timeout=timeout))
 
 
-def both(torch, program, *args, budget, env=None, timeout=120):
+def both(torch, program, *args, budget, env=None, timeout=HANG_S):
     """Runs the program plainly and under swapnet, side by side (the tests' own time is mostly `import torch`), and
     checks that both ended well and recorded the same. Returns (plain run, swapped run)."""
     with disk_dir() as where:
@@ -544,6 +553,20 @@ def hurry():
 
 
 @functools.cache
+def _patient():
+    """Builds patient.c, a preload with which swapnetctl waits long for an answer, once per session."""
+    return _built("patient", "-ldl")
+
+
+def patience(args):
+    """The variables with which swapnetctl with these arguments waits for others as long as a busy machine may take. Programs that
+    `run` starts would have them, too, and `top` would show what there is as rarely."""
+    if LAUNCHER or not args or args[0] not in ("status", "list", "set", "total", "drain"):
+        return {}
+    return {"LD_PRELOAD": str(_patient()), "ASAN_OPTIONS": "verify_asan_link_order=0"}
+
+
+@functools.cache
 def uring_read():
     """Builds uring_read.c, a library for programs/read_into.py, once per session."""
     return _built("uring_read", "-luring")
@@ -567,8 +590,15 @@ def uring_refused():
     return None
 
 
+def read_in_a_pass(run, passes=4):
+    """Bytes that a pass of the program reads from the disk once there is a plan: the average of so many passes in a row, of those that
+    read least. A plan comes when it comes, and where another one takes its place, what that keeps is read once more."""
+    read = run.record["notes"]["read_bytes"][1:]  # what there is to read is known then
+    return min(after - before for before, after in zip(read, read[passes:])) / passes
+
+
 @functools.cache
-def measured(torch, program, *args, timeout=120):
+def measured(torch, program, *args, timeout=HANG_S):
     """The notes of a plain run under the meter: invariant 3 defines budgets by what it counts."""
     with disk_dir() as where:
         run = _require_record(start(torch, program, *args, where=where, preload=alloc_meter()).finish(timeout))
@@ -593,6 +623,6 @@ class Sizes:
         return max(0, min(self.streamable, budget_bytes - self.activations - (self.weights - self.streamable)))
 
 
-def sizes(torch, program, *args, timeout=120):
+def sizes(torch, program, *args, timeout=HANG_S):
     notes = measured(torch, program, *args, timeout=timeout)
     return Sizes(notes["activation_bytes"], notes["streamable_bytes"], notes["weight_bytes"], notes["largest_bytes"])

@@ -54,7 +54,7 @@ class Engine:
     def __exit__(self, *_):
         self.ours.close()
         with contextlib.suppress(subprocess.TimeoutExpired):
-            self.process.communicate(timeout=60)
+            self.process.communicate(timeout=300)
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGKILL)
             self.process.communicate()

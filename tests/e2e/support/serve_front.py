@@ -15,7 +15,7 @@ import harness
 
 SERVE = harness.BUILD / "bin" / "swapnet-serve"
 FAKE = harness.BUILD / "tests" / "fake_engine"
-PATIENCE_S = 60
+PATIENCE_S = harness.HANG_S
 # A build with the address sanitizer keeps what is freed, which would look like growth.
 QUARANTINE = {"ASAN_OPTIONS": "quarantine_size_mb=1:thread_local_quarantine_size_kb=64"}
 

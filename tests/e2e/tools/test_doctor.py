@@ -25,7 +25,7 @@ PR_SET_THP_DISABLE = 41
 def doctor(store, python="/nonexistent/python", env=None, break_it=None):
     """Its exit status, and its findings by what they are about."""
     done = subprocess.run([CTL, "doctor", "--json", "--store", store, "--", python], env=harness.clean_env(env), preexec_fn=break_it,
-                          capture_output=True, text=True, timeout=100, stdin=subprocess.DEVNULL)
+                          capture_output=True, text=True, timeout=harness.HANG_S, stdin=subprocess.DEVNULL)
     assert done.returncode in (0, 1), done
     document = json.loads(done.stdout)
     assert document["usable"] == (done.returncode == 0) == all(one["level"] != "fail" for one in document["findings"])
@@ -45,21 +45,21 @@ def test_a_machine_with_pytorch(tmp_path):
 
 def test_the_same_interpreter_as_add_torch(tmp_path):
     done = subprocess.run([CTL, "doctor", "-s", tmp_path], env=harness.clean_env({"SWAPNET_PYTHON": "/nonexistent/python"}),
-                          capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL)
+                          capture_output=True, text=True, timeout=harness.HANG_S, stdin=subprocess.DEVNULL)
     assert done.returncode == 1 and "fail  python      /nonexistent/python: there is no such program\n" in done.stdout
 
 
 def test_text_says_what_to_change(tmp_path):
     done = subprocess.run([CTL, "doctor", "-s", tmp_path, "/nonexistent/python"], env=harness.clean_env(), capture_output=True,
-                          text=True, timeout=60, stdin=subprocess.DEVNULL)
+                          text=True, timeout=harness.HANG_S, stdin=subprocess.DEVNULL)
     assert done.returncode == 1 and not done.stderr
     assert "fail  python      /nonexistent/python: there is no such program\n" in done.stdout
     assert "-> name the interpreter with PyTorch" in done.stdout
     assert done.stdout.endswith('change what says "fail".\n')
 
 
-def wait_until(happens, seconds):
-    end = time.monotonic() + seconds
+def wait_until(happens):
+    end = time.monotonic() + harness.HANG_S
     while not happens():
         assert time.monotonic() < end
         time.sleep(0.05)
@@ -85,16 +85,16 @@ def test_leaves_nothing_when_it_is_ended(tmp_path, ending):
         "if 'libswapnet' in os.environ.get('LD_PRELOAD', ''):\n"
         f"    with open('{began}.new', 'w') as file: file.write(str(os.getpid()))\n"
         f"    os.rename('{began}.new', '{began}')\n"
-        "    time.sleep(50)\n")
+        "    time.sleep(900)\n")
     env = harness.clean_env({"PYTHONPATH": str(site), "TMPDIR": str(temporary)})
     with subprocess.Popen([CTL, "doctor", "--store", tmp_path / "store", PYTHON], env=env, stdin=subprocess.DEVNULL,
                           stdout=subprocess.DEVNULL) as doctor_process:
-        wait_until(began.exists, 30)
+        wait_until(began.exists)
         child = int(began.read_text())
         assert runs(child) and list(temporary.glob("swapnet-doctor-*"))
         doctor_process.send_signal(ending)
-        assert doctor_process.wait(20) == -ending
-    wait_until(lambda: not runs(child), 20)
+        assert doctor_process.wait(harness.HANG_S) == -ending
+    wait_until(lambda: not runs(child))
     assert ending == signal.SIGKILL or not list(temporary.iterdir())
 
 
@@ -178,7 +178,7 @@ def test_python_of_musl(tmp_path):
 
 def run(*args):
     return subprocess.run([CTL, "run", "--budget", "64M", *args], env=harness.clean_env(), capture_output=True, text=True,
-                          timeout=60, stdin=subprocess.DEVNULL)
+                          timeout=harness.HANG_S, stdin=subprocess.DEVNULL)
 
 
 @pytest.mark.parametrize("make, part", [

@@ -129,7 +129,7 @@ def test_names_of_programs_and_what_a_daemon_says(place):
     listed = {"schema": 1, "total_bytes": 1 << 30, "leased_bytes": 0, "policy": HOSTILE, "processes": [process]}
     with answering(f"{place}/swapnet/999999999.sock", process), answering(f"{place}/swapnet/swapnetd.sock", listed):
         for form in "table", "json", "csv":
-            assert "999999999" in good(CTL, "list", "-o", form, XDG_RUNTIME_DIR=place)
+            assert "999999999" in good(CTL, "list", "-o", form, XDG_RUNTIME_DIR=place, **harness.patience(["list"]))
             good(CTL, "top", "-n", "1", "-o", form, XDG_RUNTIME_DIR=place)
     error = {"schema": 1, "op": "error", "error": HOSTILE, "text": HOSTILE}
     with answering(f"{place}/swapnet/999999998.sock", error), answering(f"{place}/swapnet/swapnetd.sock.2", error):

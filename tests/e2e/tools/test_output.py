@@ -8,6 +8,7 @@ import termios
 
 import pytest
 
+import harness
 from daemons import CTL, daemon, wait_for
 from harness import MIB
 from terminal import Terminal
@@ -29,17 +30,17 @@ def test_top_on_a_terminal(place, by_key):
             t.press(b"\x03")
         else:
             t.process.terminate()
-        assert t.process.wait(30) == 0
+        assert t.process.wait(harness.HANG_S) == 0
         assert termios.tcgetattr(t.slave) == t.before
         assert "\x1b" not in "".join(t.read().split(REDRAWN)), "a mode of the terminal was changed"
 
 
 def test_top_ends_by_itself(place):
     with daemon(place, "--total", "64M") as d, Terminal(CTL, "top", "-n", "2", "-d", "0.1", env=d.env()) as t:
-        assert t.process.wait(30) == 0
+        assert t.process.wait(harness.HANG_S) == 0
         wait_for(lambda: t.read().count(REDRAWN) == 2)
     with daemon(place, "--total", "64M") as d, Terminal(CTL, "top", "-o", "csv", env=d.env()) as t:
-        assert t.process.wait(10) == 0 and t.read().startswith("pid,name,") and "\x1b" not in t.shown
+        assert t.process.wait(harness.HANG_S) == 0 and t.read().startswith("pid,name,") and "\x1b" not in t.shown
 
 
 def test_answers_for_programs(place):
