@@ -140,13 +140,14 @@ static void drop_steps(struct swn_ensemble_run *run, enum swn_failure failure)
 /* ---- steps ---- */
 
 /* The tensors that the step made are the ensemble's. */
-static int take_step_outputs(struct swn_ensemble_run *run, const struct swn_ensemble_step *step,
-                             struct swn_infer *infer)
+static int take_step_outputs(struct swn_ensemble_run *run, unsigned number, struct swn_infer *infer)
 {
+    const struct swn_ensemble_step *step = &run->ensemble->steps[number];
     struct swn_kept_slot *kept = calloc(1, sizeof *kept);
 
     if (!kept)
         return swn_oip_fail(&run->job->error, 503, "out of memory");
+    kept->step = number;
     kept->slot = infer->outputs; /* in use until the answer is sent */
     kept->next = run->job->infer->kept;
     run->job->infer->kept = kept;
@@ -176,7 +177,7 @@ static void take_result(struct swn_ensemble_run *run, unsigned i, struct swn_job
     run->job->infer->infer_ns += job->infer->infer_ns;
     if (*state == SWN_STEP_SKIPPED)
         return;
-    if (*state == SWN_STEP_EARLY && job->error.status != 200) {
+    if (job->item.upstream && job->error.status != 200) { /* it was not settled, even if it is needed by now */
         *state = SWN_STEP_WAITS;
         run->progress.has_failed[i] = 1;
         return;
@@ -185,7 +186,7 @@ static void take_result(struct swn_ensemble_run *run, unsigned i, struct swn_job
     run->job->infer->may_differ |= job->infer->may_differ;
     if (job->error.status != 200)
         run->job->error = job->error;
-    run->has_failed |= job->error.status != 200 || take_step_outputs(run, &run->ensemble->steps[i], job->infer) != 0;
+    run->has_failed |= job->error.status != 200 || take_step_outputs(run, i, job->infer) != 0;
 }
 
 static void step_is_done(struct swn_job *job)
@@ -271,6 +272,13 @@ static int judge(struct swn_ensemble_run *run, unsigned i)
     return 0;
 }
 
+static void settle(struct swn_serving *s, struct swn_job *job)
+{
+    if (job->item.upstream && !job->infer->began_ns)
+        s->models[job->item.model]->counts.pending++;
+    swn_serve_queue_settle(&s->queue, &job->item);
+}
+
 /* Steps that run early are as any others, now that their conditions hold, or end. */
 static void settle_early(struct swn_ensemble_run *run)
 {
@@ -278,8 +286,8 @@ static void settle_early(struct swn_ensemble_run *run)
         if (run->steps[i])
             swn_requests_drop(run->s, &run->steps[i]->job, 503, SWN_FAILURE_CANCELED, "the step is not needed");
     for (unsigned i = 0; i < run->ensemble->step_count; i++)
-        if (run->steps[i] && run->progress.steps[i] == SWN_STEP_RUNS)
-            run->steps[i]->job.item.upstream = 0;
+        if (run->steps[i] && run->progress.steps[i] == SWN_STEP_RUNS && !run->steps[i]->job.item.is_dropped)
+            settle(run->s, &run->steps[i]->job);
 }
 
 /* CA-preempt: 1: a step was begun whose condition is not known. */
@@ -367,6 +375,40 @@ void swn_ensembles_drop(struct swn_ensemble_run *run)
     run->is_advancing = 0;
     if (run->running == 0)
         conclude(run, swn_now_ns());
+}
+
+void swn_ensembles_make_place(struct swn_serving *s)
+{
+    struct swn_serve_item *item = swn_serve_queue_unlikely(&s->queue);
+
+    if (item)
+        swn_requests_drop(s, (struct swn_job *)item, 503, SWN_FAILURE_CANCELED, "its place is needed");
+}
+
+/* What step i made early is not there any more. */
+static void give_up_held(struct swn_ensemble_run *run, unsigned i)
+{
+    for (struct swn_kept_slot *kept = run->job->infer->kept; kept; kept = kept->next)
+        if (kept->step == i)
+            swn_slot_give(run->s->buffer, &kept->slot);
+    for (unsigned k = 0; k < run->ensemble->steps[i].output_count; k++)
+        run->tensors[run->ensemble->steps[i].outputs[k].tensor].element = SWN_ELEMENT_NONE;
+    run->progress.steps[i] = SWN_STEP_WAITS;
+    run->progress.has_failed[i] = 1;
+}
+
+int swn_ensembles_make_room(struct swn_serving *s)
+{
+    for (struct swn_serve_item *item = s->queue.first; item; item = item->next) {
+        struct swn_ensemble_run *run = ((struct swn_job *)item)->run;
+
+        for (unsigned i = 0; run && i < run->ensemble->step_count; i++)
+            if (run->progress.steps[i] == SWN_STEP_HELD) {
+                give_up_held(run, i);
+                return 1;
+            }
+    }
+    return 0;
 }
 
 static unsigned note_expected(struct swn_lane_expected *to, unsigned count, unsigned most, uint32_t model,

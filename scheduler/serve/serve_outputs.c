@@ -8,6 +8,18 @@
 /* Larger answers are not worth holding room while the last group computes. */
 #define ROOM_MOST (UINT64_C(64) << 10)
 
+/* What is made early may never be asked for: it lies in the buffer only while half of that stays free, as bodies of
+ * requests find their room without asking the serving thread. */
+static int has_room(struct swn_serving *s, const struct swn_job *job, uint64_t bytes)
+{
+    struct swn_buffer_use use;
+
+    if (!job->item.upstream)
+        return 1;
+    swn_buffer_use(s->buffer, &use);
+    return bytes <= use.bytes / 2 && use.used_bytes <= use.bytes / 2 - bytes;
+}
+
 unsigned swn_outputs_room(struct swn_serving *s, struct swn_job *job, const struct swn_served *model,
                           struct swn_wire_tensor *room)
 {
@@ -16,7 +28,7 @@ unsigned swn_outputs_room(struct swn_serving *s, struct swn_job *job, const stru
 
     if (job->item.group + 1 != groups || !model->answer_bytes || model->answer_bytes > ROOM_MOST)
         return 0;
-    if (!slot->bytes && swn_slot_take(s->buffer, model->answer_bytes, slot))
+    if (!slot->bytes && (!has_room(s, job, model->answer_bytes) || swn_slot_take(s->buffer, model->answer_bytes, slot)))
         return 0;
     *room = (struct swn_wire_tensor){.element = SWN_ELEMENT_UINT8,
                                      .rank = 1,
@@ -50,7 +62,7 @@ int swn_outputs_place(struct swn_serving *s, struct swn_job *job, const struct s
     }
     s->models[job->item.model]->answer_bytes = all;
     swn_slot_give(s->buffer, &infer->outputs);
-    rc = swn_slot_take(s->buffer, all, &infer->outputs);
+    rc = has_room(s, job, all) ? swn_slot_take(s->buffer, all, &infer->outputs) : -ENOSPC;
     for (unsigned i = 0; i < m->outputs && rc == 0; i++)
         infer->tensors[i].offset = infer->tensors[i].bytes ? infer->tensors[i].offset + infer->outputs.offset : 0;
     return rc;

@@ -12,6 +12,7 @@ void swn_serve_queue_add(struct swn_serve_queue *q, struct swn_serve_item *item)
     q->last = item;
     q->count++;
     q->waiting += !item->is_begun;
+    q->early += item->upstream != 0;
 }
 
 void swn_serve_queue_remove(struct swn_serve_queue *q, struct swn_serve_item *item)
@@ -27,6 +28,23 @@ void swn_serve_queue_remove(struct swn_serve_queue *q, struct swn_serve_item *it
     item->prev = item->next = NULL;
     q->count--;
     q->waiting -= !item->is_begun;
+    q->early -= item->upstream != 0;
+}
+
+void swn_serve_queue_settle(struct swn_serve_queue *q, struct swn_serve_item *item)
+{
+    q->early -= item->upstream != 0;
+    item->upstream = 0;
+}
+
+struct swn_serve_item *swn_serve_queue_unlikely(const struct swn_serve_queue *q)
+{
+    struct swn_serve_item *found = NULL;
+
+    for (struct swn_serve_item *item = q->early ? q->first : NULL; item; item = item->next)
+        if (item->upstream && !item->is_dropped && (!found || item->probability <= found->probability))
+            found = item;
+    return found;
 }
 
 struct swn_serve_item *swn_serve_queue_find(const struct swn_serve_queue *q, uint64_t id)

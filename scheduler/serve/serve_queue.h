@@ -41,6 +41,7 @@ struct swn_serve_item {
 struct swn_serve_queue {
     struct swn_serve_item *first, *last;
     size_t count, waiting; /* waiting: not begun */
+    size_t early;          /* those with an upstream: nobody waits for them, so they take no place from others */
 };
 
 void swn_serve_queue_add(struct swn_serve_queue *q, struct swn_serve_item *item);
@@ -61,6 +62,11 @@ uint64_t swn_serve_queue_deadline(const struct swn_serve_queue *q);
 
 /* The engine is gone: whatever it knew begins anew. */
 void swn_serve_queue_reset(struct swn_serve_queue *q, unsigned engine);
+
+/* One with an upstream is needed now: it is as any other. */
+void swn_serve_queue_settle(struct swn_serve_queue *q, struct swn_serve_item *item);
+/* Of those with an upstream the least likely one that is not dropped, and of these the youngest; or NULL. */
+struct swn_serve_item *swn_serve_queue_unlikely(const struct swn_serve_queue *q);
 
 /* Steps of one item. begin: its next group is with the engine. ran: that group has ended, and the request has `groups`;
  * 1: it was the last one, so that its outputs are next; 0. */

@@ -79,7 +79,7 @@ static void leave_queue(struct swn_serving *s, struct swn_job *job)
 {
     struct swn_served *m = model_of(s, job);
 
-    if (!job->infer->began_ns)
+    if (!job->infer->began_ns && !job->item.upstream)
         m->counts.pending--;
     swn_serve_queue_remove(&s->queue, &job->item);
     swn_serve_unwatch(s, job);
@@ -185,7 +185,7 @@ static void admit_to_queue(struct swn_serving *s, struct swn_job *job, struct sw
     if (timeout_ns && !__builtin_mul_overflow(timeout_ns, UINT64_C(1000), &timeout_ns) &&
         timeout_ns < UINT64_MAX - job->item.arrived_ns)
         job->item.deadline_ns = job->item.arrived_ns + timeout_ns;
-    m->counts.pending++;
+    m->counts.pending += job->item.upstream == 0;
     swn_serve_queue_add(&s->queue, &job->item);
     if (m->config->ensemble)
         swn_ensembles_begin(s, job, now);
@@ -215,10 +215,25 @@ static int match(struct swn_serving *s, const struct swn_served *m, struct swn_j
                          m->output_count, &job->error);
 }
 
+/* Steps that run early have places only while there are free ones: they give them to what somebody waits for. One that
+ * an engine runs now leaves at the end of its layer group, so for so long there may be more than queue_most. */
+static int is_full(struct swn_serving *s, const struct swn_job *job)
+{
+    size_t most = s->options.queue_most;
+
+    if (s->queue.count < most)
+        return 0;
+    if (job->item.upstream || s->queue.count - s->queue.early >= most)
+        return 1;
+    swn_ensembles_make_place(s);
+    return 0;
+}
+
 void swn_requests_admit(struct swn_serving *s, struct swn_job *job, uint64_t now)
 {
     struct swn_served *m = swn_models_find(s, job->name, job->version);
     struct swn_queue_terms terms;
+    const char *full = NULL;
 
     job->item.arrived_ns = job->item.arrived_ns ? job->item.arrived_ns : now;
     if (s->is_draining && job->item.job == 0) { /* an ensemble on its way takes its further steps */
@@ -236,10 +251,13 @@ void swn_requests_admit(struct swn_serving *s, struct swn_job *job, uint64_t now
         return;
     }
     terms = swn_queue_terms(&m->config->batching, job->infer->request.priority, job->infer->request.timeout_us);
-    if (s->queue.count >= s->options.queue_most || (terms.queue_most && m->counts.pending >= terms.queue_most)) {
-        m->counts.failure[SWN_FAILURE_REJECTED]++;
-        swn_serve_refuse(s, job, 503, "there are too many requests%s",
-                         s->queue.count < s->options.queue_most ? " for this model" : "");
+    if (terms.queue_most && m->counts.pending >= terms.queue_most)
+        full = " for this model";
+    else if (is_full(s, job))
+        full = "";
+    if (full) {
+        m->counts.failure[SWN_FAILURE_REJECTED] += job->item.upstream == 0;
+        swn_serve_refuse(s, job, 503, "there are too many requests%s", full);
         return;
     }
     if (s->engines[m->engine].fruitless >= FRUITLESS_MOST) {
@@ -315,7 +333,7 @@ static void run(struct swn_serving *s, const struct swn_lane_choice *choice, uns
         return; /* it has been told enough, or its end is heard next */
     if (!job->infer->began_ns) {
         job->infer->began_ns = now;
-        model_of(s, job)->counts.pending--;
+        model_of(s, job)->counts.pending -= item->upstream == 0;
     }
     swn_serve_item_begin(&s->queue, item);
     s->engines[item->engine].last_model = item->model;
@@ -447,6 +465,8 @@ static void store(struct swn_serving *s, struct swn_job *job, const struct swn_e
     struct swn_engine_message order = {.op = SWN_ENGINE_STORE, .request = job->item.id, .model = job->item.model};
     int rc = swn_outputs_place(s, job, m);
 
+    while (rc == -ENOSPC && !job->item.upstream && swn_ensembles_make_room(s))
+        rc = swn_outputs_place(s, job, m);
     if (rc) {
         swn_requests_drop(s, job, rc == -EPROTO || rc == -EFBIG ? 500 : 503, SWN_FAILURE_REJECTED,
                           rc == -EFBIG ? "the answer is larger than the buffer" : "there is no room for the answer");

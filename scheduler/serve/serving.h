@@ -35,6 +35,7 @@ enum swn_job_kind {
 
 struct swn_kept_slot {
     struct swn_kept_slot *next;
+    unsigned step; /* that made what lies there */
     struct swn_slot slot;
 };
 

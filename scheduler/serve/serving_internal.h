@@ -182,6 +182,10 @@ void swn_ensembles_drop(struct swn_ensemble_run *run);
 /* Models of the engine that steps will run whose conditions or inputs are not known yet: how many, at most `most`, the
  * likeliest first. */
 unsigned swn_ensembles_expect(struct swn_serving *s, unsigned engine, struct swn_lane_expected *to, unsigned most);
+/* A step that runs early is ended, for a request that has no place in the queue. It runs again where it is needed. */
+void swn_ensembles_make_place(struct swn_serving *s);
+/* The same for room in the buffer: what a step made early is given up. 0: there is none. */
+int swn_ensembles_make_room(struct swn_serving *s);
 /* Its job is about to be finished without it. */
 void swn_ensembles_abandon(struct swn_ensemble_run *run);
 

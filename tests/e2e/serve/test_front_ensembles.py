@@ -194,6 +194,90 @@ def test_an_early_step_that_fails_is_run_again_where_it_is_needed(tmp_path):
         assert (outputs(low), skipped(low)) == ({"DETECTED": LOW}, "reader")
 
 
+def beside(repo, **models):
+    """As aside, but the reader is Python: it has an engine of its own, and runs while the detector does."""
+    models = {"detector": "groups=2"} | models
+    worker = models.pop("reader")
+    aside(repo, ABOVE, **models)
+    (repo / "reader" / "1" / "model.pt").unlink()
+    (repo / "reader" / "1" / "model.py").write_text(worker)
+    return repo
+
+
+def told(log, what, request):
+    return [line for line in log.read_text().splitlines() if line.split()[:2] == [what, str(request)]]
+
+
+def test_an_early_step_that_has_begun_ends_between_two_groups(tmp_path):
+    """Its first group has run, and its second one runs, when it turns out that it is not needed."""
+    log, go, late = tmp_path / "log", tmp_path / "go", tmp_path / "late"
+    repo = beside(tmp_path / "repo", detector=f"groups=1 wait_for={go}", reader=f"groups=3 slow_ms=20 hang_if={late}")
+    with front(repo, "--cascades", "preempt", env={"FAKE_LOG": str(log)}) as f, concurrent.futures.ThreadPoolExecutor(1) as pool:
+        f.ready()
+        waiting = pool.submit(f.infer, "cascade", body_of(tensor(LOW, "IN")))
+        early = wait_for(lambda: [line.split()[1] for line in log.read_text().splitlines() if line.startswith("RUN") and
+                                  line.split()[2] == "1"])[0]
+        go.touch()
+        assert (outputs(waiting.result()), skipped(waiting.result())) == ({"DETECTED": LOW}, "reader")
+        assert len(told(log, "RUN", early)) < 3 and len(told(log, "DROP", early)) == 1
+        assert not told(log, "STORE", early) and not told(log, "ROOM", early)
+        assert f.metric("swapnet_serve_requests") == f.metric("swapnet_serve_buffer_used_bytes") == 0
+        assert outputs(f.infer("cascade", body_of(tensor(HIGH, "IN")))) == {"DETECTED": HIGH, "READ": HIGH}
+
+
+def test_an_early_step_takes_no_place_from_a_request(tmp_path):
+    go = tmp_path / "go"
+    repo = aside(tmp_path / "repo", ABOVE, detector=f"groups=2 wait_for={go}", other="")
+    with front(repo, "--cascades", "preempt", "--queue", "3") as f, concurrent.futures.ThreadPoolExecutor(2) as pool:
+        f.ready()
+        waiting = pool.submit(f.infer, "cascade", body_of(tensor(HIGH, "IN")))
+        wait_for(lambda: f.metric("swapnet_serve_requests") == 3)  # the ensemble's, the detector's and the early reader's
+        other = pool.submit(f.infer, "other", body_of(tensor(LOW)))
+        wait_for(lambda: f.metric('nv_inference_pending_request_count{model="other",version="1"}') == 1 or other.done())
+        assert f.infer("other", body_of(tensor(LOW)))[0] == 503    # but there is no place for one more
+        go.touch()
+        assert outputs(other.result()) == {"OUTPUT0": LOW}
+        assert outputs(waiting.result()) == {"DETECTED": HIGH, "READ": HIGH}
+
+
+def test_an_early_step_takes_no_place_in_the_queue_of_its_model(tmp_path):
+    go = tmp_path / "go"
+    repo = aside(tmp_path / "repo", ABOVE, detector=f"groups=2 wait_for={go}")
+    (repo / "reader" / "config.pbtxt").write_text("dynamic_batching { default_queue_policy { max_queue_size: 1 } }")
+    with front(repo, "--cascades", "preempt") as f, concurrent.futures.ThreadPoolExecutor(2) as pool:
+        f.ready()
+        waiting = pool.submit(f.infer, "cascade", body_of(tensor(HIGH, "IN")))
+        wait_for(lambda: f.metric("swapnet_serve_requests") == 3)
+        own = pool.submit(f.infer, "reader", body_of(tensor(LOW)))
+        wait_for(lambda: f.metric("swapnet_serve_requests") == 4 or own.done())
+        go.touch()
+        assert outputs(own.result()) == {"OUTPUT0": LOW}
+        assert outputs(waiting.result()) == {"DETECTED": HIGH, "READ": HIGH}
+
+
+def test_what_was_made_early_gives_its_room_to_an_answer(tmp_path):
+    """The buffer of 6 MiB has the cascade's input of 1.25 MiB, what the reader has made of it, and bodies of 2 and 1 MiB: nothing is left for
+    the answer of 1 MiB."""
+    go = tmp_path / "go"
+    repo = beside(tmp_path / "repo", detector=f"groups=2 wait_for={go}", reader="groups=2", other="slow_ms=1")
+    (repo / "other" / "1" / "model.pt").rename(repo / "other" / "1" / "model.py")
+    values, waits, more = [0.875] * (5 << 16), [0.5] * (1 << 19), [0.5] * (1 << 18)
+    with front(repo, "--cascades", "preempt", "--buffers", "6M") as f, concurrent.futures.ThreadPoolExecutor(2) as pool:
+        f.ready()
+        waiting = pool.submit(f.infer, "cascade", *binary(values, "IN"))
+        wait_for(lambda: f.metric('nv_inference_request_success{model="reader",version="1"}') == 1)
+        behind = pool.submit(f.infer, "detector", *binary(waits))
+        wait_for(lambda: f.metric("swapnet_serve_requests") == 3)
+        answer = f.infer("other", *binary(more))
+        assert answer[0] == 200, answer
+        go.touch()
+        behind.result()  # it may have found no room itself
+        assert waiting.result()[0] == 200
+        assert waiting.result()[2].endswith(struct.pack("<f", 0.875) * (2 * len(values)))
+        assert f.metric('nv_inference_request_success{model="reader",version="1"}') == 2
+        wait_for(lambda: f.metric("swapnet_serve_buffer_used_bytes") == 0)
+
+
 def test_cascades_that_are_not_known_are_refused(tmp_path):
     with pytest.raises(AssertionError, match="--cascades 'ignore' is not right: use one of wait preempt prefetch"):
         with front(cascade(tmp_path, ""), "--cascades", "ignore"):

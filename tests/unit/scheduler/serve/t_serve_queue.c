@@ -49,6 +49,31 @@ static void test_an_item_goes_from_group_to_group(void **state)
     assert_int_equal(queue.waiting, 3);
 }
 
+static void test_early_ones_are_counted_until_they_are_needed(void **state)
+{
+    struct swn_serve_item early[3] = {{.id = 5, .upstream = 1, .probability = 0.5},
+                                      {.id = 6, .upstream = 1, .probability = 0.25},
+                                      {.id = 7, .upstream = 2, .probability = 0.25}};
+
+    (void)state;
+    assert_null(swn_serve_queue_unlikely(&queue));
+    for (unsigned i = 0; i < 3; i++)
+        swn_serve_queue_add(&queue, &early[i]);
+    assert_int_equal(queue.count, 7);
+    assert_int_equal(queue.early, 3);
+    assert_ptr_equal(swn_serve_queue_unlikely(&queue), &early[2]);
+    early[2].is_dropped = 1;
+    assert_ptr_equal(swn_serve_queue_unlikely(&queue), &early[1]);
+    swn_serve_queue_settle(&queue, &early[1]);
+    swn_serve_queue_settle(&queue, &early[1]);
+    assert_int_equal(queue.early, 2);
+    assert_ptr_equal(swn_serve_queue_unlikely(&queue), &early[0]);
+    for (unsigned i = 0; i < 3; i++)
+        swn_serve_queue_remove(&queue, &early[i]);
+    assert_int_equal(queue.count, 4);
+    assert_int_equal(queue.early, 0);
+}
+
 static void test_one_that_did_not_fit_begins_anew_once(void **state)
 {
     (void)state;
@@ -116,6 +141,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(test_an_item_goes_from_group_to_group, make_items),
+        cmocka_unit_test_setup(test_early_ones_are_counted_until_they_are_needed, make_items),
         cmocka_unit_test_setup(test_one_that_did_not_fit_begins_anew_once, make_items),
         cmocka_unit_test_setup(test_deadlines_come_in_their_order, make_items),
         cmocka_unit_test_setup(test_engine_that_is_gone_knows_nothing, make_items),
