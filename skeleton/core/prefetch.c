@@ -294,14 +294,15 @@ static size_t window_frames(const struct swn_engine *e)
     return e->config.stores & SWN_MANY_MODELS && !e->plan.planned && soon > ring ? soon : ring;
 }
 
-/* Whether f has an expert that is used more often than that of the chunk, which is not needed that soon. A prompt has
- * tokens for nearly all experts, each of which it reads once: read far ahead, they would take the places of half of
+/* Whether f has an expert that is used more often than the expert of r's chunk, which is not needed that soon. A prompt
+ * has tokens for nearly all experts, each of which it reads once: read far ahead, they would take the places of half of
  * those that all of its tokens use. So many as the ring is wide keep the disk busy, and leave first when they have been
  * used. */
-static int is_worth_more(struct swn_engine *e, struct swn_frame *f, struct swn_chunk *c, const struct reader *reader)
+static int is_worth_more(struct swn_engine *e, struct swn_frame *f, const struct swn_range *r, struct swn_chunk *c,
+                         const struct reader *reader)
 {
-    return !reader->force && reader->frames > ring_frames(e) && swn_frame_has_experts(f) &&
-           swn_frame_uses(e, f) > swn_chunk_uses(e, c);
+    return !reader->force && swn_is_mixture(r) && !c->plan_keep && reader->frames > ring_frames(e) &&
+           swn_frame_has_experts(f) && swn_frame_uses(e, f) > swn_chunk_uses(e, c);
 }
 
 /* Finds memory for one more frame. 0 or -ENOMEM: without `force`, only if nothing has to leave; with it, if nothing
@@ -349,7 +350,7 @@ static struct swn_frame *place(struct swn_engine *e, const struct swn_range *r, 
     int push = force && !e->plan.planned, kept = c->plan_keep && !room_for_frame(e, r, push), room = kept;
     if (!room && (swn_pool_ring(e->pool) < all_frames(e) || swn_ring_may_exceed(e, swn_pool_unit(e->pool))))
         room = !room_for_frame(e, r, push);
-    if (!room && (f = stale_frame(e, reader)) && !is_worth_more(e, f, c, reader)) {
+    if (!room && (f = stale_frame(e, reader)) && !is_worth_more(e, f, r, c, reader)) {
         int is_idle = swn_reclaim_is_idle(e, f);
         /* The next plan brings kept frames back, once the order is settled again. */
         e->plan.dirty |= f->pinned_by_plan && !is_idle;
