@@ -277,6 +277,7 @@ static int classify(struct swn_http_request *r, struct swn_oip_answer *answer, s
     struct swn_kept_slot *kept = calloc(1, sizeof *kept);
     uint64_t rooms[SWN_WIRE_TENSORS], all = 0;
     char *at;
+    int rc;
 
     if (!kept)
         return swn_oip_fail(&r->job.error, 503, "out of memory");
@@ -290,10 +291,13 @@ static int classify(struct swn_http_request *r, struct swn_oip_answer *answer, s
             return -EINVAL;
         rooms[i] = (rooms[i] + SWN_SLOT_ALIGN - 1) & ~(SWN_SLOT_ALIGN - 1);
         if (__builtin_add_overflow(all, rooms[i], &all))
-            return swn_oip_fail(&r->job.error, 503, "there is no room for the answer now");
+            return swn_oip_fail(&r->job.error, 500, "the classes are larger than the buffer");
     }
-    if (all && swn_slot_take(buffer_of(r), all, &kept->slot))
-        return swn_oip_fail(&r->job.error, 503, "there is no room for the answer now");
+    rc = all ? swn_slot_take(buffer_of(r), all, &kept->slot) : 0;
+    if (rc)
+        return swn_oip_fail(&r->job.error, rc == -EFBIG ? 500 : 503,
+                            rc == -EFBIG ? "the classes are larger than the buffer"
+                                         : "there is no room for the answer now");
     at = swn_buffer_at(buffer_of(r), kept->slot.offset);
     for (unsigned i = 0; i < answer->count; at += rooms[i++]) {
         struct swn_oip_answer_output *o = &answer->outputs[i];

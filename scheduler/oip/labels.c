@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "scheduler/json/utf8.h"
 #include "scheduler/protocol/engine_wire.h"
 
 struct output_labels {
@@ -19,6 +20,7 @@ struct output_labels {
 struct swn_labels {
     atomic_uint holders;
     unsigned count;
+    size_t bytes; /* of all texts */
     struct output_labels of[SWN_WIRE_TENSORS];
 };
 
@@ -54,14 +56,20 @@ static void take_lines(struct output_labels *to, const char *text, size_t bytes)
 int swn_labels_add(struct swn_labels *labels, const char *output, const char *text, size_t bytes)
 {
     struct output_labels *to = &labels->of[labels->count];
-    size_t lines = 1;
+    size_t lines = 1, length = 0;
 
-    if (bytes > SWN_LABELS_BYTES)
+    if (bytes > SWN_LABELS_BYTES - labels->bytes)
         return -EFBIG;
     if (labels->count == SWN_WIRE_TENSORS)
         return -E2BIG;
-    for (size_t i = 0; i < bytes; i++)
+    if (!swn_utf8_is_valid(text, bytes))
+        return -EILSEQ;
+    for (size_t i = 0; i < bytes; i++) {
         lines += text[i] == '\n';
+        length = text[i] == '\n' ? 0 : length + 1;
+        if (length > SWN_LABEL_BYTES)
+            return -EFBIG;
+    }
     *to = (struct output_labels){.text = malloc(bytes + 1), .ends = calloc(lines + 1, sizeof *to->ends)};
     if (!to->text || !to->ends) {
         free(to->text);
@@ -71,6 +79,7 @@ int swn_labels_add(struct swn_labels *labels, const char *output, const char *te
     snprintf(to->output, sizeof to->output, "%s", output);
     take_lines(to, text, bytes);
     labels->count++;
+    labels->bytes += bytes;
     return 0;
 }
 

@@ -10,14 +10,16 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define SWN_LABELS_BYTES ((size_t)4 << 20) /* of one output's file */
+#define SWN_LABELS_BYTES ((size_t)1 << 20) /* of all files of a model */
+#define SWN_LABEL_BYTES 1023               /* of one label */
 
 struct swn_labels;
 
 /* None yet, with one holder. NULL: no memory. */
 struct swn_labels *swn_labels_new(void);
-/* Those of the output of that name; the text is copied. A line may end with CR and LF. 0; -EFBIG: the text is larger
- * than SWN_LABELS_BYTES; -E2BIG: more outputs than a model has; -ENOMEM. Only while there is one holder. */
+/* Those of the output of that name; the text is copied. A line may end with CR and LF. 0; -EFBIG: the model's texts, or
+ * a label, are larger than that; -EILSEQ: it is no UTF-8; -E2BIG: more outputs than a model has; -ENOMEM. Only while
+ * there is one holder. */
 int swn_labels_add(struct swn_labels *labels, const char *output, const char *text, size_t bytes);
 
 /* Both take NULL, too: no labels. Thread-safe. */

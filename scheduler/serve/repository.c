@@ -172,7 +172,9 @@ static int read_labels(int folder, struct swn_repository_model *out, const struc
     rc = out->labels ? swn_labels_add(out->labels, output->tensor.name, text, (size_t)n) : -ENOMEM;
     free(text);
     return rc ? swn_errmsg(why, rc, "%s: %s", output->labels,
-                           rc == -EFBIG ? "labels of an output take 4 MiB at most" : "out of memory")
+                           rc == -EFBIG    ? "a label has 1023 bytes at most, and all of a model 1 MiB"
+                           : rc == -EILSEQ ? "labels must be UTF-8"
+                                           : "out of memory")
               : 0;
 }
 

@@ -154,12 +154,20 @@ static void test_classes_have_the_labels_of_their_output(void **state)
     static const char lines[] = "zero\r\n\ntwo words";
     struct swn_wire_tensor t = tensor(SWN_ELEMENT_FP32, 1, 4, 0);
     struct swn_labels *labels = swn_labels_new(), *other;
+    char *large = malloc(SWN_LABELS_BYTES + 1);
 
     (void)state;
     assert_non_null(labels);
+    assert_non_null(large);
+    memset(large, 'a', SWN_LABELS_BYTES + 1);
     assert_int_equal(swn_labels_add(labels, "x", "wrong\nwrong\nwrong\nwrong", 23), 0);
     assert_int_equal(swn_labels_add(labels, "y", lines, sizeof lines - 1), 0);
-    assert_int_equal(swn_labels_add(labels, "y", lines, SWN_LABELS_BYTES + 1), -EFBIG);
+    assert_int_equal(swn_labels_add(labels, "z", large, SWN_LABELS_BYTES + 1), -EFBIG);
+    assert_int_equal(swn_labels_add(labels, "z", large, SWN_LABEL_BYTES + 1), -EFBIG);
+    assert_int_equal(swn_labels_add(labels, "z", "\xe9", 1), -EILSEQ);
+    memset(large, '\n', SWN_LABELS_BYTES);
+    assert_int_equal(swn_labels_add(labels, "z", large, SWN_LABELS_BYTES), -EFBIG); /* with those of the others */
+    free(large);
     assert_int_equal(swn_labels_longest(labels, "y"), 9);
     other = swn_labels_hold(labels);
     swn_labels_drop(labels);
