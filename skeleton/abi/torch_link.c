@@ -68,6 +68,16 @@ static int look_for_torch_cpu(struct dl_phdr_info *info, size_t size, void *out)
     return beside;
 }
 
+/* A process may have loaded libc10 alone so far: the library that its PyTorch comes with. */
+static void expect_torch_cpu(struct found *found)
+{
+    const char *name = strrchr(found->c10, '/') + 1, *suffix = name + strlen("libc10");
+    int n = snprintf(found->torch_cpu, sizeof found->torch_cpu, "%.*slibtorch_cpu%s", (int)(name - found->c10),
+                     found->c10, suffix);
+    if (n < 0 || (size_t)n >= sizeof found->torch_cpu || access(found->torch_cpu, R_OK))
+        found->torch_cpu[0] = 0;
+}
+
 /* Appends a string; its place. */
 static size_t add(struct image *image, size_t *used, const char *text)
 {
@@ -157,6 +167,13 @@ int swn_torch_link(const char *c10, char *why, size_t why_size)
         return -ENOENT;
     }
     dl_iterate_phdr(look_for_torch_cpu, &found);
+    if (!found.torch_cpu[0])
+        expect_torch_cpu(&found);
+    if (strchr(found.c10, '$') ||
+        strchr(found.torch_cpu, '$')) { /* the dynamic loader would put something else there */
+        snprintf(why, why_size, "the path of PyTorch's libraries has a '$'");
+        return -EINVAL;
+    }
     size_t size = fill(&image, &found);
     return load(&image, size, why, why_size);
 }

@@ -85,6 +85,14 @@ static void not_beside(void)
     CHECK(asked() == 21);
 }
 
+/* So far the process has only loaded libc10; its libtorch_cpu lies beside it. */
+static void libc10_alone(void)
+{
+    CHECK(load(VERSIONED_C10));
+    CHECK(swn_torch_link(NULL, why, sizeof why) == 0);
+    CHECK(asked() == 11);
+}
+
 static void none(void)
 {
     CHECK(swn_torch_link(NULL, why, sizeof why) == -ENOENT);
@@ -118,8 +126,10 @@ static void in_a_process(void **state)
 
 int main(void)
 {
-    static void (*const tests[])(void) = {other_names, two_at_once, not_beside, none, descriptors_are_closed};
-    static const char *const names[] = {"other_names", "two_at_once", "not_beside", "none", "descriptors_are_closed"};
+    static void (*const tests[])(void) = {other_names,  two_at_once, not_beside,
+                                          libc10_alone, none,        descriptors_are_closed};
+    static const char *const names[] = {"other_names",  "two_at_once", "not_beside",
+                                        "libc10_alone", "none",        "descriptors_are_closed"};
     struct CMUnitTest all[sizeof tests / sizeof *tests];
     for (size_t i = 0; i < sizeof tests / sizeof *tests; i++)
         all[i] = (struct CMUnitTest){names[i], in_a_process, NULL, NULL, (void *)(uintptr_t)&tests[i]};
