@@ -11,9 +11,10 @@ elseif(man_sources)
         get_filename_component(page ${source} NAME_WLE)
         string(REGEX MATCH "[1-9]$" section ${page})
         set(output ${PROJECT_BINARY_DIR}/man/${page})
-        # By way of another name, so that a page scdoc refuses does not pass for built the next time.
+        # By way of another name, so that a page scdoc refuses does not pass for built the next time. Without the day on which it was
+        # built, which would be all that differs.
         add_custom_command(OUTPUT ${output} DEPENDS ${source} VERBATIM
-            COMMAND sh -c "\"$1\" <\"$2\" >\"$3.new\" && mv \"$3.new\" \"$3\"" sh ${SCDOC} ${source} ${output})
+            COMMAND sh -c "\"$1\" <\"$2\" >\"$3.new\" && sed -i '/^[.]TH /s/\"[0-9-]*\"$/\"\"/' \"$3.new\" && mv \"$3.new\" \"$3\"" sh ${SCDOC} ${source} ${output})
         list(APPEND man_pages ${output})
         set(component runtime)
         if(page MATCHES "^swapnet-serve")

@@ -34,7 +34,9 @@ foreach(directory IN LISTS swn_directories)
 endforeach()
 set(swn_root_headers "-isystem ${SWAPNET_ROOT}/usr/include/${CMAKE_LIBRARY_ARCHITECTURE} -isystem ${SWAPNET_ROOT}/usr/include")
 get_filename_component(swn_sources ${CMAKE_CURRENT_LIST_DIR}/.. ABSOLUTE)
-set(swn_prefixes "-ffile-prefix-map=${SWAPNET_ROOT}=root -ffile-prefix-map=${CMAKE_BINARY_DIR}=build -ffile-prefix-map=${swn_sources}=.")
+# PyTorch's headers are known by their real paths, which are elsewhere where .deps is a link.
+get_filename_component(swn_deps ${swn_sources}/.deps REALPATH)
+set(swn_prefixes "-ffile-prefix-map=${swn_deps}=./.deps -ffile-prefix-map=${SWAPNET_ROOT}=root -ffile-prefix-map=${CMAKE_BINARY_DIR}=build -ffile-prefix-map=${swn_sources}=.")
 set(CMAKE_C_FLAGS_INIT "${swn_headers_c} ${swn_root_headers} ${swn_prefixes}")
 set(CMAKE_CXX_FLAGS_INIT "${swn_headers_cxx} ${swn_root_headers} ${swn_prefixes}")
 

@@ -57,6 +57,7 @@ def test_names_what_it_needs(wheel):
         for name in names:
             data = files.read(name)
             assert str(harness.REPO).encode() not in data, name
+            assert "/man/" not in name or not re.search(rb"^\.TH .*20[0-9][0-9]-", data, re.M), "the day of the build"
             for minor in re.findall(rb"\0GLIBC_2\.([0-9]+)", data):
                 assert "aten-" in name or int(minor) <= int(tag[1]), name
 
