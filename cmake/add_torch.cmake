@@ -10,7 +10,7 @@ function(swn_json_list out)
     set(${out} "[${joined}]" PARENT_SCOPE)
 endfunction()
 
-set(recipe "{\n  \"version\": \"${PROJECT_VERSION}\"")
+set(recipe "{\n  \"version\": \"${PROJECT_VERSION}\",\n  \"build\": \"${SWAPNET_BACKEND_BUILD}\"")
 foreach(kind aten serve)
     set(sources "")
     foreach(source IN LISTS ${kind}_sources)

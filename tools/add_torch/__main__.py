@@ -18,6 +18,8 @@ import tempfile
 
 HERE = pathlib.Path(__file__).resolve().parent
 COMMON = ["-O2", "-fPIC", "-fvisibility=hidden", "-w"]
+# In a directory of backends: the installations, lib/swapnet of each, whose add-torch has built into it.
+USERS = "used-by"
 
 # Loads a backend beside its PyTorch, with a library that has the name by which it asks for that one. Nothing is imported from the working directory, which may be anybody's.
 TRIAL = """
@@ -125,9 +127,31 @@ def opened(directory):
         os.close(fd)
 
 
+def read_users(fd):
+    with contextlib.suppress(OSError):
+        with open(os.open(USERS, os.O_RDONLY | os.O_NOFOLLOW, dir_fd=fd), encoding="utf-8", errors="surrogateescape") as file:
+            return file.read().splitlines()
+    return []
+
+
+def add_user(fd, shipped):
+    users = read_users(fd)
+    if shipped not in users:
+        with open(os.open(USERS, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600, dir_fd=fd), "w", encoding="utf-8",
+                  errors="surrogateescape") as file:
+            file.write("".join(f"{user}\n" for user in [*users, shipped]))
+
+
+def build_of(shipped):
+    """The build that an installation is of, which is its directory's name; None where there is none any more."""
+    with contextlib.suppress(OSError, ValueError):
+        return json.loads((pathlib.Path(shipped) / "add_torch" / "recipe.json").read_text()).get("build")
+    return None
+
+
 def remove_replaced(target):
-    """Backends of other builds of the same version: the swapnet that looked for them has been replaced. A process that has one mapped
-    keeps it. What add-torch did not put there stays."""
+    """Backends of other builds of the same version that no installation looks for any more: all that had them built have been replaced.
+    A process that has one mapped keeps it. What add-torch did not put there stays."""
     above, own = os.path.split(os.path.abspath(target))
     version, hyphen, _ = own.rpartition("-")
     for name in os.listdir(above):
@@ -135,8 +159,10 @@ def remove_replaced(target):
             continue
         with contextlib.suppress(OSError), opened(os.path.join(above, name)) as fd:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)  # who builds into it holds a lock
+            if any(build_of(user) == name for user in read_users(fd)):
+                continue
             for part in os.listdir(fd):
-                if re.fullmatch(r"(aten|serve)-[0-9.]+(-precxx11)?\.so", part):
+                if part == USERS or re.fullmatch(r"(aten|serve)-[0-9.]+(-precxx11)?\.so", part):
                     os.unlink(part, dir_fd=fd)
                 elif part.startswith(".making-"):  # that compiler was killed
                     shutil.rmtree(f"/proc/self/fd/{fd}/{part}", ignore_errors=True)
@@ -157,6 +183,7 @@ def main():
     with opened(target) as fd, tempfile.TemporaryDirectory(dir=target, prefix=".making-") as work:
         with contextlib.suppress(OSError):  # where there are no locks, nobody gets the one to remove it
             fcntl.flock(fd, fcntl.LOCK_SH)
+        add_user(fd, os.path.realpath(shipped))
         builder = Builder(info, recipe, pathlib.Path(work), max(1, int(jobs)))
         for kind in wanted:
             say(f"building {names[kind]} for PyTorch {info['VERSION']}")

@@ -1,5 +1,6 @@
 """swapnetctl add-torch builds backends for a PyTorch that swapnet was not built for, and only then does a program run under swapnet."""
 import fcntl
+import json
 import os
 import shutil
 import subprocess
@@ -29,6 +30,11 @@ def add_torch(prefix, data, *args, where=None, **variables):
                           stdin=subprocess.DEVNULL, timeout=900, check=False)
 
 
+def backends(own):
+    """What is there, but for the list of who had it built."""
+    return sorted(path.name for path in own.iterdir() if path.name != "used-by")
+
+
 def own_directory(data):
     """Of this user, this machine and this build of swapnet."""
     [machine] = (data / "swapnet" / "backends").iterdir()
@@ -52,7 +58,7 @@ def test_builds_what_was_missing(prefix, disk):
     made = add_torch(prefix, data, "--no-serve", harness.TORCH213.python)
     assert made.returncode == 0 and not made.stdout, made
     own = own_directory(data)
-    assert [path.name for path in own.iterdir()] == [NAME], "no more is left than the backend"
+    assert backends(own) == [NAME], "no more is left than the backend"
     assert own.stat().st_mode & 0o777 == 0o700
 
     run = run_under(prefix, data, disk / "with")
@@ -128,6 +134,25 @@ def test_removes_what_a_build_replaces(prefix, disk):
     assert all((path / NAME).exists() for path in (busy, *others))
 
 
+def test_keeps_what_another_installation_uses(prefix, disk):
+    """Of the same version, but built of other sources: neither removes the other's, until that one is replaced."""
+    data, compiler, another = disk / "data", disk / "compiler", disk / "another" / "lib" / "swapnet"
+    stand_in(compiler)
+    assert add_torch(prefix, data, disk / "nowhere").returncode == 1  # makes the directory
+    own = own_directory(data)
+    theirs = own.with_name(own.name[:-len("0123456789ab")] + "a" * 12)
+    theirs.mkdir()
+    (theirs / NAME).write_bytes(b"of another build")
+    (theirs / "used-by").write_text(f"{disk / 'gone'}\n{another}\n")
+    recipe = another / "add_torch" / "recipe.json"
+    recipe.parent.mkdir(parents=True)
+    for build, is_kept in (theirs.name, True), (own.name, False):
+        recipe.write_text(json.dumps({"build": build}))
+        made = add_torch(prefix, data, "--no-serve", harness.TORCH213.python, CC=str(compiler), CXX=str(compiler))
+        assert made.returncode == 0 and backends(own) == [NAME], made
+        assert theirs.exists() == is_kept and (own / "used-by").read_text() == f"{prefix / 'lib' / 'swapnet'}\n"
+
+
 def test_imports_nothing_from_the_working_directory(prefix, disk):
     where, compiler = disk / "where", disk / "compiler"
     where.mkdir()
@@ -135,7 +160,7 @@ def test_imports_nothing_from_the_working_directory(prefix, disk):
         (where / f"{name}.py").write_text(f"open({str(disk / 'was-run')!r}, 'w').close()\n")
     stand_in(compiler)
     made = add_torch(prefix, disk / "data", "--no-serve", harness.TORCH213.python, where=where, CC=str(compiler), CXX=str(compiler))
-    assert made.returncode == 0 and [path.name for path in own_directory(disk / "data").iterdir()] == [NAME], made
+    assert made.returncode == 0 and backends(own_directory(disk / "data")) == [NAME], made
     assert not (disk / "was-run").exists()
 
 
