@@ -19,6 +19,8 @@ def pytest_configure(config):
     config.addinivalue_line("markers", "slow: more than about 20 s, left out by -m 'not slow'")
     config.addinivalue_line("markers", "halved: each parameter is met with either PyTorch, but not in all combinations: the "
                             "others are slow")
+    config.addinivalue_line("markers", "by_turns: the tests of the file that are so marked are met with one PyTorch each, by turns, as "
+                            "what they test does not depend on it; with the other one they are slow. Parameters besides are halved")
     config.addinivalue_line("markers", "forked(PROGRAM): of each test, or of all that run the program, one combination starts its "
                             "swapped programs, each once; all others are forked after `import torch`, as tests/README.md says")
     config.addinivalue_line("markers", "starts: of those marked forked the one that starts each of its programs once (set here)")
@@ -33,14 +35,17 @@ def pytest_configure(config):
 
 def _halve(items):
     """With an even number of bits set in its number among those of one test and one PyTorch a combination is for one of
-    the two, with an odd number for the other: so each of several parameters comes to be met with both."""
-    seen = collections.Counter()
+    the two, with an odd number for the other: so each of several parameters comes to be met with both. Of tests by turns the
+    number within the file is added."""
+    seen, turns = collections.Counter(), collections.defaultdict(dict)
     for item in items:
         params = item.callspec.params if hasattr(item, "callspec") else {}
-        if item.get_closest_marker("halved") and len(params) > 1 and "torch" in params:
+        by_turns = item.get_closest_marker("by_turns")
+        if "torch" in params and (by_turns or item.get_closest_marker("halved") and len(params) > 1):
             newer = params["torch"] is harness.TORCH213
             key = item.path, item.originalname, newer
-            if (seen[key].bit_count() + newer) % 2:
+            turn = turns[item.path].setdefault(item.originalname, len(turns[item.path])) if by_turns else 0
+            if (seen[key].bit_count() + newer + turn) % 2:
                 item.add_marker("slow")
             seen[key] += 1
 

@@ -26,10 +26,11 @@ def test_page_map_of_zeros_switches_off(torch):
     assert run.stats is None, run.describe()
 
 
+@pytest.mark.by_turns
 def test_without_huge_pages_bits_are_equal(torch, disk):
     """Weights come and go by pages of 4 KiB: one line says so, and the bits are the same."""
     reference = harness.plain(torch, "infer", "mlp-deep")
-    run = harness.start(torch, "infer", "mlp-deep", where=disk, budget=96, preexec=_no_huge_pages).finish(120)
+    run = harness.start(torch, "infer", "mlp-deep", where=disk, budget=96, preexec=_no_huge_pages).finish()
     assert run.rc == 0 and run.record is not None, run.describe()
     harness.assert_same(reference, run)
     harness.assert_streamed(run)
@@ -37,19 +38,21 @@ def test_without_huge_pages_bits_are_equal(torch, disk):
     assert len(said) == 1 and "the same result" in said[0], run.describe()
 
 
+@pytest.mark.by_turns
 def test_huge_pages(torch, disk):
     """Where there are some, nothing is said."""
-    run = harness.start(torch, "infer", "mlp-deep", where=disk, budget=96).finish(120)
+    run = harness.start(torch, "infer", "mlp-deep", where=disk, budget=96).finish()
     harness.assert_streamed(run)
     assert not run.own_lines(), run.describe()
 
 
+@pytest.mark.by_turns
 @pytest.mark.parametrize("budget", [48, 96, 160])
 def test_resident_set(torch, disk, budget):
     """Tools that go by it (systemd's, psutil) see plain's less the weights that have left: no page of a frame counts
-    twice, though the fetcher sees them as well."""
+    twice, though the fetcher sees them as well. Pages of libraries are left out of both."""
     reference = harness.plain(torch, "infer", "mlp-deep", "8", whole=True)
-    run = harness.start(torch, "infer", "mlp-deep", "8", where=disk, budget=budget).finish(120)
+    run = harness.start(torch, "infer", "mlp-deep", "8", where=disk, budget=budget).finish()
     harness.assert_same(reference, run)
     harness.assert_streamed(run)
     notes = reference.record["notes"]

@@ -26,7 +26,7 @@ def _cases():
 
 @pytest.mark.parametrize("torch, kind, budget", _cases())
 def test_bits_in_slices_are_equal(torch, kind, budget):
-    run = harness.both(torch, "sliced", kind, budget=budget, timeout=300)[1]
+    run = harness.both(torch, "sliced", kind, budget=budget)[1]
     harness.assert_streamed(run)
     # With some numbers of threads OpenBLAS's slices have other bits, and nothing is sliced.
     assert run.stats["slices"] > (8 if kind == "library" else 20), run.describe()
@@ -70,7 +70,7 @@ def test_tied_embedding(torch):
 
 @pytest.mark.parametrize("kind, budget", [("convs", 16), pytest.param("conv types", 40, marks=pytest.mark.slow)])
 def test_convolutions(torch, kind, budget):
-    run = harness.both(torch, "sliced", kind, budget=budget, timeout=300)[1]
+    run = harness.both(torch, "sliced", kind, budget=budget)[1]
     harness.assert_streamed(run)
     assert run.stats["slices"] > 60, run.describe()
 
@@ -103,8 +103,10 @@ def test_of_a_mixture_only_chosen_experts_are_read(torch):
     # Of uniform choices it does not matter which experts stay. There is room for all but the dense layers, what a token
     # computes with and two frames of the ring.
     read, routed = sum(notes["read_bytes"][20:]), sum(notes["routed_bytes"][20:])
-    missing = 1 - (72 - 8) * MIB / notes["expert_bytes"]
-    assert read <= 1.1 * missing * routed, (read / routed, missing, run.describe())
+    room = (72 - 8) * MIB
+    missing = 1 - room / notes["expert_bytes"]
+    # Another plan may have other frames, and what stays is read once more.
+    assert read <= 1.1 * missing * routed + (run.stats["plans"] - 1) * room, (read / routed, missing, run.describe())
     # From the first step on nothing is read whole, and once there is a plan nothing through a mapping.
     assert max(notes["read_bytes"]) <= max(notes["routed_bytes"]) + 16 * MIB, run.describe()
     assert run.own_lines() == [], run.describe()

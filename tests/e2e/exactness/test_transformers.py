@@ -15,7 +15,7 @@ CASES = [
 def test_language_and_vision_transformers_have_equal_bits(torch213, program, size, budget):
     if not torch213.has("transformers"):
         pytest.fail(f"{torch213.python} has no transformers")
-    reference, run = harness.both(torch213, program, size, budget=budget, timeout=300)
+    reference, run = harness.both(torch213, program, size, budget=budget)
     assert False not in reference.record["values"].values(), "the generation is degenerate and proves nothing"
     harness.assert_streamed(run)
     harness.assert_bounded(run)

@@ -3,7 +3,7 @@ plainest program there is; `watch` notes the library's counters after each."""
 import torch
 
 import _models
-from _record import METER, begin, note_sizes, status
+from _record import METER, begin, note_sizes, read_bytes, status
 
 record, args = begin()
 kind, inferences = args[0], int(args[1]) if len(args) > 1 else 4
@@ -16,13 +16,14 @@ make, data = {
     "convnet": (_models.convnet, _models.image),
 }[kind]
 model = make()
-passes = []
+passes, read = [], []
 METER.restart()
 with torch.inference_mode():
     for i in range(inferences):
         record.tensor(f"output{i}", model(data(i)))
+        read.append(read_bytes())
         if "watch" in args:
             passes.append(status())
-record.notes["passes"] = passes
+record.notes["passes"], record.notes["read_bytes"] = passes, read
 note_sizes(record, model)
 record.save()

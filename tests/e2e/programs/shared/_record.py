@@ -144,9 +144,21 @@ def note_sizes(record, module):
     record.notes["weight_bytes"] = sum(unique.values())
     record.notes["streamable_bytes"] = sum(n for n in unique.values() if n >= 65536)
     record.notes["largest_bytes"] = max(unique.values())
-    record.notes["resident_bytes"] = _status_bytes("VmRSS:")
+    record.notes["resident_bytes"] = _status_bytes("VmRSS:") - library_bytes()
     if METER.present:
         record.notes["activation_bytes"] = max(0, METER.recent_peak() - record.notes["weight_bytes"])
+
+
+def library_bytes():
+    """Resident pages of shared libraries: how many of them the kernel maps depends on what it has in its cache."""
+    found, is_library = 0, False
+    with open("/proc/self/smaps") as lines:
+        for line in lines:
+            if line[0] in "0123456789abcdef":
+                is_library = ".so" in line
+            elif is_library and line.startswith("Rss:"):
+                found += int(line.split()[1]) * 1024
+    return found
 
 
 def anonymous_bytes():
