@@ -20,7 +20,7 @@ def test_changes_of_the_budget(torch113, disk):
     done = subprocess.run([torch113.python, harness.REPO / "bench" / "adapt.py", "--model", "mobilenet_v2", "--ways",
                            "process,total", "--changes", str(CHANGES), "--least", "20", "--most", "36", "--pause", "20",
                            "--dir", disk, "--json", out],
-                          env=harness.clean_env(), capture_output=True, text=True, timeout=120)
+                          env=harness.clean_env(), capture_output=True, text=True, timeout=harness.HANG_S)
     assert done.returncode in (0, 1) and out.exists(), done.stderr  # 1: one of the times is over its limit
     ways = json.loads(out.read_text())["ways"]
     assert set(ways) == {"process", "total"}

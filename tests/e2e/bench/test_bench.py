@@ -235,7 +235,7 @@ def weights():
     with harness.disk_dir() as directory:
         path = directory / "weights"
         subprocess.run([harness.TORCH113.python, BENCH / "lib" / "measure_model.py", "--model", "mobilenet_v2", "--weights", path],
-                       check=True, capture_output=True, env=harness.clean_env(), timeout=300)
+                       check=True, capture_output=True, env=harness.clean_env(), timeout=harness.HANG_S)
         yield path
 
 

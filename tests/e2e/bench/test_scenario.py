@@ -30,7 +30,7 @@ def test_two_of_one_model(torch113, disk):
     done = subprocess.run(["/usr/bin/python3", "-c", SMALL.format(bench=str(BENCH)), "small", "--variants",
                            "mmap,eq1,not enforced", "--rounds", "1", "--slot", "1", "--warm-up", "2", "--dir", disk / "work",
                            "--library", harness.BUILD / "lib" / "libswapnet.so", "--python", torch113.python, "--json", out],
-                          env=harness.clean_env(), capture_output=True, text=True, timeout=300)
+                          env=harness.clean_env(), capture_output=True, text=True, timeout=harness.HANG_S)
     assert done.returncode in (0, 1) and out.exists(), done.stderr  # 1: it takes longer than it should
     (small,) = json.loads(out.read_text())["scenarios"]
     assert done.returncode == bool(small["shortfalls"])

@@ -205,7 +205,7 @@ def _check_loading(torch, program, how, mapped=None):
 @pytest.mark.parametrize("model", ["vgg19", "resnet152", "vit_b_16"])
 def test_loading_vision(torch113, model, disk):
     path = disk / "model.pth"
-    made = harness.start(torch113, "make_weights", f"vision:{model}", str(path), where=disk / "make").finish(300)
+    made = harness.start(torch113, "make_weights", f"vision:{model}", str(path), where=disk / "make").finish()
     assert made.rc == 0, made.describe()
     _check_loading(torch113, ("load_vision", model, str(path)), "pth")
 
@@ -215,7 +215,7 @@ def test_loading_vision(torch113, model, disk):
 @pytest.mark.parametrize("kind", ["gpt2", "llama"])
 def test_loading_transformers(torch213, kind, form, disk):
     path = disk / "model"
-    made = harness.start(torch213, "make_weights", kind, str(path), "7", "large", where=disk / "make").finish(300)
+    made = harness.start(torch213, "make_weights", kind, str(path), "7", "large", where=disk / "make").finish()
     assert made.rc == 0, made.describe()
     (path / "whole.pth").rename(path / "pytorch_model.bin")
     if form == "pth":

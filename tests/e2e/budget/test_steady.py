@@ -11,7 +11,7 @@ def _steady(torch, model, budget):
         runtime = where / "runtime"
         runtime.mkdir(mode=0o700)
         run = harness.start(torch, "steady", model, where=where, budget=budget, preload=f"{harness.malloc_meter()} {harness.LIBRARY}",
-                            env={"XDG_RUNTIME_DIR": str(runtime)}).finish(300)
+                            env={"XDG_RUNTIME_DIR": str(runtime)}).finish()
     assert run.rc == 0 and run.record, run.describe()
     harness.assert_same(reference, run)
     harness.assert_streamed(run)

@@ -19,11 +19,11 @@ WHERE = pytest.mark.parametrize("torch, device", [(harness.TORCH113, "discrete")
                                 ids=["torch1.13-card", "torch2.13-card", "torch2.13-orin", "torch1.13-nano", "torch2.13-xavier"])
 
 
-def both(torch, mode, *args, device, budget, device_budget=None, timeout=200, **extra):
+def both(torch, mode, *args, device, budget, device_budget=None, **extra):
     env = {"STANDIN_DEVICE": device, "SWAPNET_DEVICE": "privateuseone"} | extra
     if device_budget:
         env["SWAPNET_DEVICE_BUDGET"] = f"{device_budget}M"
-    return harness.both(torch, "devswap", str(STANDIN), mode, *args, budget=budget, env=env, timeout=timeout)[1]
+    return harness.both(torch, "devswap", str(STANDIN), mode, *args, budget=budget, env=env)[1]
 
 
 def on_card(torch, mode, *args, room=12, **options):
@@ -43,7 +43,7 @@ def assert_swapped(run, room=None):
 def test_card_holds_no_more_than_its_budget(torch, model, size, share):
     """Equal bits, and no more of the card's memory for weights than was said."""
     room = size * share // 100 + (4 if share == 100 else 0)
-    run = on_card(torch, "bits", model, room=room, timeout=400)
+    run = on_card(torch, "bits", model, room=room)
     assert_swapped(run, room)
     stats, notes = run.stats, run.record["notes"]
     assert stats["device_kept_bytes"] == 0 and run.own_lines() == [], run.describe()
@@ -95,7 +95,7 @@ def test_list_with_gaps_lends_what_follows_them(torch, device):
 @pytest.mark.parametrize("mode", ["written", "streams", "graph", pytest.param("forked", marks=pytest.mark.whole), "dropped"])
 def test_either_side_sees_what_a_copy_would_hold(torch, mode, device):
     """Code that inspects tensors sees what it would see if everything had been copied."""
-    run = both(torch, mode, device=device, budget=48, device_budget=12 if device == "discrete" else None, timeout=300)
+    run = both(torch, mode, device=device, budget=48, device_budget=12 if device == "discrete" else None)
     assert_swapped(run)
     if mode != "written":
         assert run.own_lines() == [], run.describe()
@@ -105,7 +105,7 @@ def test_either_side_sees_what_a_copy_would_hold(torch, mode, device):
 @pytest.mark.parametrize("mode", ["graph_written", "graph_writes"])
 def test_graphs_and_writers(torch, mode, device):
     """A graph sees what is written after it has been captured, and may write itself. It has more than there is room for."""
-    run = both(torch, mode, device=device, budget=48, device_budget=12 if device == "discrete" else None, timeout=300)
+    run = both(torch, mode, device=device, budget=48, device_budget=12 if device == "discrete" else None)
     assert run.stats["device_swap_ins"] > 0, run.describe()
     said = ("a CUDA graph is captured that uses more", "need", "does not fit the room for weights")
     assert all(any(word in line for word in said) for line in run.own_lines()), run.describe()
@@ -157,7 +157,7 @@ def test_copy_to_another_type_is_made_on_the_device(torch, device):
 
 def test_two_cards(torch):
     """A model on each; the current device is the first throughout, and nothing is left on the wrong one's streams."""
-    run = on_card(torch, "devices", timeout=300)
+    run = on_card(torch, "devices")
     assert_swapped(run, 24)
     assert run.own_lines() == [], run.describe()
 
@@ -177,7 +177,7 @@ def test_second_thread_keeps_shared_addresses(torch213, device):
 
 def test_compiled_code_has_its_weights_for_good(torch213):
     """Nobody says what compiled code reads: everything is there for good before it runs, and that is said."""
-    run = on_card(torch213, "compiled", timeout=300)
+    run = on_card(torch213, "compiled")
     assert run.stats["device_kept_bytes"] >= MLP * MIB, run.describe()
     assert len(run.own_lines()) == 1 and "compiled code runs" in run.own_lines()[0], run.describe()
 

@@ -14,7 +14,7 @@ WHERE = pytest.mark.parametrize(
 def test_registered_memory_stays_where_it_is(torch, device, runtimes):
     """It stays where the device has it while the rest of the model comes and goes, and is as the rest afterwards."""
     env = {"STANDIN_DEVICE": device, "SWAPNET_DEVICE": "privateuseone"}
-    run = harness.both(torch, "registered", str(STANDIN), runtimes, budget=14, env=env, timeout=60)[1]
+    run = harness.both(torch, "registered", str(STANDIN), runtimes, budget=14, env=env)[1]
     harness.assert_streamed(run)
     harness.assert_bounded(run)
     assert run.stats["device_kept_bytes"] == 0 and run.own_lines() == [], run.describe()

@@ -92,7 +92,7 @@ def _block_uring():
 @pytest.mark.skipif(platform.machine() not in ("x86_64", "aarch64"), reason="the filter knows two architectures")
 def test_uring_blocked_by_seccomp(torch, disk):
     process = harness.start(torch, "infer", "mlp", where=disk, budget=48, preexec=_block_uring)
-    run = process.finish(60)
+    run = process.finish()
     assert run.rc == 0, run.describe()
     harness.assert_same(harness.plain(torch, "infer", "mlp"), run)
     harness.assert_streamed(run)

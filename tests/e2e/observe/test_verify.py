@@ -19,7 +19,7 @@ def verify(torch, disk, *program, code=0, options=("-b", "12M"), env=None):
     name, *args = program
     done = harness.Process([CTL, "verify", "-o", "json", "-s", disk / "store", *options, "--", torch.python,
                             harness.program_file(f"{name}"), disk / "record.json", *args], cwd=disk,
-                           env={"SWAPNET_DAEMON": "off"} | (env or {})).finish(200)
+                           env={"SWAPNET_DAEMON": "off"} | (env or {})).finish()
     assert done.rc == code, done.describe()
     assert not list(disk.glob("store/verify-*")), "what was recorded is still there"
     return json.loads(done.stdout) if done.stdout else None, done.stderr
@@ -70,7 +70,7 @@ def test_results_of_chance_are_undetermined(torch113, disk):
 def test_what_people_see(torch113, disk):
     """Without a budget it takes a quarter of what the tensors took: of 24 layers of 1 MiB, less than the least."""
     done = subprocess.run([CTL, "verify", "-s", disk, "--", torch113.python, harness.program_file("verified"), "-", "alone"],
-                          env=harness.clean_env({"SWAPNET_DAEMON": "off"}), capture_output=True, text=True, timeout=200)
+                          env=harness.clean_env({"SWAPNET_DAEMON": "off"}), capture_output=True, text=True, timeout=harness.HANG_S)
     assert done.returncode == 0, done
     lines = done.stdout.splitlines()
     assert lines[0].split()[0] == "RUN" and lines[1].startswith("without swapnet ") and lines[2].startswith("with swapnet ")
@@ -82,7 +82,7 @@ def test_csv_has_a_line_for_each_run(torch113, disk):
     """A line for each run."""
     done = subprocess.run([CTL, "verify", "-o", "csv", "-b", "12M", "-s", disk, "--", torch113.python,
                            harness.program_file("verified"), "-", "alone"],
-                          env=harness.clean_env({"SWAPNET_DAEMON": "off"}), capture_output=True, text=True, timeout=200)
+                          env=harness.clean_env({"SWAPNET_DAEMON": "off"}), capture_output=True, text=True, timeout=harness.HANG_S)
     plain, under = csv.DictReader(io.StringIO(done.stdout))
     assert done.returncode == 0 and (plain["swapnet"], under["swapnet"]) == ("false", "true"), done
     for row in plain, under:
@@ -99,7 +99,7 @@ def test_ends_without_statistics(torch113, disk):
 @pytest.mark.slow
 def test_nothing_to_read(torch113, disk):
     done = subprocess.run([CTL, "verify", "-b", "1G", "-s", disk, "--", torch113.python, harness.program_file("verified"), "-",
-                           "alone"], env=harness.clean_env({"SWAPNET_DAEMON": "off"}), capture_output=True, text=True, timeout=200)
+                           "alone"], env=harness.clean_env({"SWAPNET_DAEMON": "off"}), capture_output=True, text=True, timeout=harness.HANG_S)
     assert done.returncode == 0 and "Nothing was read from the disk" in done.stdout, done
 
 
@@ -108,7 +108,7 @@ def test_no_answer(torch113, disk):
     assert "exit status 3" in stderr and "with swapnet" not in stderr
     for command, code, part in ((["true"], 1, "no operator"), (["/nonexistent/program"], 127, "/nonexistent/program"),
                                 ([], 2, "no command"), (["-b", "x", "true"], 2, "not a size")):
-        done = subprocess.run([CTL, "verify", "-s", disk, *command], capture_output=True, text=True, timeout=60,
+        done = subprocess.run([CTL, "verify", "-s", disk, *command], capture_output=True, text=True, timeout=harness.HANG_S,
                               env=harness.clean_env({"SWAPNET_DAEMON": "off"}))
         assert done.returncode == code and part in done.stderr and not done.stdout, done
 
@@ -121,8 +121,8 @@ def test_interrupted(disk):
         pass
     begin = time.monotonic()
     process.send_signal(signal.SIGTERM)
-    stderr = process.communicate(timeout=30)[1]
-    assert process.returncode == 128 + signal.SIGTERM and time.monotonic() - begin < 20
+    stderr = process.communicate(timeout=harness.HANG_S)[1]
+    assert process.returncode == 128 + signal.SIGTERM and time.monotonic() - begin < 50
     assert "running" not in stderr and not os.listdir(disk)
 
 

@@ -40,7 +40,7 @@ def test_perf_analyzer_drives_the_server_in_open_loop(server, tmp_path, way):
     command = [PERF / "bin" / "perf_analyzer", "-m", "echo", "-u", f"127.0.0.1:{server.port}", *WAYS[way],
                "--measurement-mode", "count_windows",
                "--measurement-request-count", 40, "-s", 100000, "-f", "report.csv"]
-    done = subprocess.run([str(word) for word in command], cwd=tmp_path, capture_output=True, text=True, timeout=240,
+    done = subprocess.run([str(word) for word in command], cwd=tmp_path, capture_output=True, text=True, timeout=harness.HANG_S,
                           env=harness.clean_env({"LD_LIBRARY_PATH": str(CUDA)}))
     assert done.returncode == 0, done.stdout + done.stderr
     with open(tmp_path / "report.csv", encoding="ascii", newline="") as file:

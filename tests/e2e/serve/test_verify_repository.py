@@ -20,7 +20,7 @@ class Model:
 """
 
 
-def verify(torch, store, *args, seconds=300):
+def verify(torch, store, *args, seconds=harness.HANG_S):
     env = harness.clean_env({"SWAPNET_PYTHON": torch.python, "SWAPNET_STORE": str(store)})
     return subprocess.run([CTL, "verify", "--model-repository", *map(str, args)], env=env, capture_output=True, text=True,
                           timeout=seconds, stdin=subprocess.DEVNULL)
@@ -81,5 +81,5 @@ def test_wrong_usage(torch113, tmp_path, args, words):
 def test_option_of_the_program_is_its_own(torch113, tmp_path):
     env = harness.clean_env({"SWAPNET_STORE": str(tmp_path)})
     done = subprocess.run([CTL, "verify", "--budget", "8M", "true", "--model-repository", "x"], env=env, capture_output=True,
-                          text=True, timeout=60, stdin=subprocess.DEVNULL)
+                          text=True, timeout=harness.HANG_S, stdin=subprocess.DEVNULL)
     assert done.returncode == 1 and "no operator of PyTorch" in done.stderr

@@ -13,7 +13,7 @@ def _run(torch, disk, *program, env, budget=48):
     """A swapped run that must end well and equal to plain, with `env` on top.
     Nothing is removed: an empty value is a value."""
     reference = harness.plain(torch, *program)
-    run = harness.start(torch, *program, where=disk, budget=budget, env=env).finish(60)
+    run = harness.run(torch, *program, where=disk, budget=budget, env=env)
     assert run.rc == 0, run.describe()
     harness.assert_same(reference, run)
     return run
@@ -31,6 +31,7 @@ def _assert_off(run):
     assert run.stats is None or run.stats["streamed_bytes"] == 0, run.describe()
 
 
+@pytest.mark.forked
 @pytest.mark.parametrize("value", ["12X", "-5M", "64M64", "99999999999999999999G"])
 def test_bad_budget(torch113, value, disk):
     run = _run(torch113, disk, "infer", "mlp", env={"SWAPNET_BUDGET": value})
@@ -57,6 +58,7 @@ def test_percentage_without_a_store(torch113, disk):
     _assert_off(run)
 
 
+@pytest.mark.forked
 @pytest.mark.halved
 @pytest.mark.parametrize("value", ["0", "1M"])
 def test_budget_below_the_minimum(torch, value, disk):
@@ -65,6 +67,7 @@ def test_budget_below_the_minimum(torch, value, disk):
     _assert_off(run)
 
 
+@pytest.mark.forked
 @pytest.mark.parametrize("good", ["48M", "49152K", "50331648"])
 def test_good_budgets(torch113, good, disk):
     run = _run(torch113, disk, "infer", "mlp", env={"SWAPNET_BUDGET": good})
@@ -74,6 +77,7 @@ def test_good_budgets(torch113, good, disk):
     harness.assert_bounded(run)
 
 
+@pytest.mark.by_turns
 def test_store_that_cannot_be_written(torch, disk):
     (disk / "file").write_text("in the way")
     store = str(disk / "file" / "store")  # not by permissions: root has them all
@@ -102,6 +106,7 @@ def _assert_said_once(run, store):
     assert len(lines) <= 2 and len(run.own_lines()) <= len(lines) + 1, run.describe()
 
 
+@pytest.mark.forked
 @pytest.mark.halved
 @pytest.mark.parametrize("size", ["64k", "16M", "40M"])
 def test_full_disk(torch, size, disk):
@@ -124,7 +129,7 @@ def test_file_size_limit(torch113, disk):
     limit = 8 * harness.MIB
     process = harness.start(torch113, "infer", "mlp", where=disk, budget=48,
                             preexec=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)))
-    run = process.finish(60)
+    run = process.finish()
     assert run.rc == 0, run.describe()
     harness.assert_same(harness.plain(torch113, "infer", "mlp"), run)
     named = [line for line in run.own_lines() if str(disk / "store") in line]
@@ -145,7 +150,7 @@ def test_no_descriptors_for_a_while(torch113, when):
 def test_descriptor_limit(torch113, limit, disk):
     """swapnet keeps some open, so that a program for which there are just enough meets the limit; nothing worse happens."""
     run = harness.start(torch113, "infer", "mlp-narrow", where=disk, budget=12,
-                        preexec=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))).finish(60)
+                        preexec=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))).finish()
     said = run.own_lines()  # what cannot be opened, that the budget is exceeded for it, and that there are no statistics
     assert len(set(said)) == len(said) <= 3 and (not said or "Too many open files" in said[0]), run.describe()
     if limit >= 16:
@@ -163,7 +168,7 @@ def test_address_space_limit(torch113, more, disk):
     limit = harness.plain(torch113, "infer", "mlp", whole=True).record["notes"]["peak_address_space"] + more * harness.MIB
     process = harness.start(torch113, "infer", "mlp", where=disk, budget=48,
                             preexec=lambda: resource.setrlimit(resource.RLIMIT_AS, (limit, limit)))
-    run = process.finish(60)
+    run = process.finish()
     assert run.rc == 0, run.describe()
     harness.assert_same(harness.plain(torch113, "infer", "mlp"), run)
     assert len(run.own_lines()) <= 1, run.describe()
@@ -171,6 +176,7 @@ def test_address_space_limit(torch113, more, disk):
         harness.assert_streamed(run)
 
 
+@pytest.mark.by_turns
 def test_switched_off(torch, disk):
     run = _run(torch, disk, "infer", "mlp", env={"SWAPNET": "0"})
     assert run.own_lines() == [], run.describe()
@@ -225,7 +231,7 @@ def test_strict_fails_the_allocation(torch113, disk):
     env = {"SWAPNET_STRICT": "1"}
     # One tensor larger than the budget would not do: it is written to its file (test_memory.py). Nor would what an
     # operator only reads: that leaves.
-    run = harness.start(torch113, "live_sets", "promoted", where=disk, budget=8, env=env).finish(60)
+    run = harness.start(torch113, "live_sets", "promoted", where=disk, budget=8, env=env).finish()
     assert run.rc == 1, run.describe()
     assert "RuntimeError" in run.stderr, run.describe()
     assert run.stats["peak_resident_bytes"] <= run.stats["budget_bytes"], run.describe()
@@ -255,7 +261,7 @@ def test_stderr_is_another_file(torch113, how, disk):
     program.write_text(SECOND)
     env = {"LD_PRELOAD": str(harness.LIBRARY), "SWAPNET_BUDGET": "16M", "SWAPNET_STORE": str(disk), "SWAPNET_DAEMON": "off",
            "SWAPNET_VERBOSE": "1"}
-    run = harness.Process([torch113.python, program, how, path], env).finish(60)
+    run = harness.Process([torch113.python, program, how, path], env).finish()
     assert run.rc == 0, run.describe()
     data = path.read_bytes()
     assert (data == b"A" * 16 + b"B" * 16) == (how == "closed"), data

@@ -43,7 +43,7 @@ def faulty(directory, fault):
         yield disk
     finally:
         subprocess.run(["umount", "-l", disk.at], check=False)
-        said = server.communicate(timeout=60)[0]
+        said = server.communicate(timeout=harness.HANG_S)[0]
     disk.reads, disk.hits = map(int, said.split())
 
 

@@ -48,7 +48,7 @@ def _run(command, cwd, extra=None):
     cwd.mkdir()
     extra = dict(extra or {})
     process = harness.Process(command, extra, cwd=cwd)
-    return process.finish(60)
+    return process.finish()
 
 
 def _need(command):
@@ -244,6 +244,7 @@ def test_needs_only_libc():
     assert needed and all(name.startswith(allowed) for name in needed), needed
 
 
+@pytest.mark.by_turns
 def test_no_thread_before_the_first_tensor(torch, disk):
     """`import torch` alone is not a reason to start anything either."""
     show = "import torch, os; print(len(os.listdir('/proc/self/task')), len(os.listdir('/proc/self/fd')))"
@@ -303,6 +304,7 @@ CPUS = sorted(os.sched_getaffinity(0))
 BIND = {"OMP_PROC_BIND": "true", "OMP_PLACES": "threads"}
 
 
+@pytest.mark.by_turns
 @pytest.mark.parametrize("binding, when", [
     pytest.param(BIND, "late", id="bind"), pytest.param(BIND, "early", id="bind-early"),
     pytest.param({"OMP_PLACES": "threads"}, "late", id="places"),
@@ -313,7 +315,7 @@ def test_openmp_binds_the_program(torch, binding, when):
     if len(CPUS) < 2:
         pytest.skip("one processor")
     with harness.disk_dir() as where:
-        plain, swapped = (harness.start(torch, "bound", CPUS[-1], when, where=where / name, budget=budget, env=binding).finish(120)
+        plain, swapped = (harness.start(torch, "bound", CPUS[-1], when, where=where / name, budget=budget, env=binding).finish()
                           for name, budget in (("plain", None), ("swapped", 24)))
     assert plain.record and swapped.record, (plain.describe(), swapped.describe())
     harness.assert_same(plain, swapped)

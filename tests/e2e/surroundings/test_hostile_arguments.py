@@ -31,8 +31,8 @@ def _assert_equal(want, got):
 
 
 def test_without_pytorch(program, disk):
-    plain = harness.Process([program], cwd=disk).finish(60)
-    run = harness.Process([program], harness.swapnet_env(64, disk / "stats.json", disk), cwd=disk).finish(60)
+    plain = harness.Process([program], cwd=disk).finish()
+    run = harness.Process([program], harness.swapnet_env(64, disk / "stats.json", disk), cwd=disk).finish()
     assert (plain.rc, run.rc) == (0, 0) and plain.stdout and run.stderr == plain.stderr, run.describe()
     _assert_equal(plain.stdout.splitlines(), run.stdout.splitlines())
     called = {line for line in plain.stdout.splitlines() if line and not line.startswith(" ")}

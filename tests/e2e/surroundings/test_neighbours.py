@@ -34,8 +34,8 @@ def test_two_cuda_runtimes(disk):
         _compiled(disk, runtime, RUNTIME, f"-DNUMBER={number}", f"-Wl,-soname,{runtime}")
         _compiled(disk, plugin, PLUGIN, disk / runtime)
     python = harness.TORCH113.python
-    plain = harness.Process([python, "-c", SHOW], cwd=disk).finish(60)
-    run = harness.Process([python, "-c", SHOW], harness.swapnet_env(64, disk / "stats.json", disk), cwd=disk).finish(60)
+    plain = harness.Process([python, "-c", SHOW], cwd=disk).finish()
+    run = harness.Process([python, "-c", SHOW], harness.swapnet_env(64, disk / "stats.json", disk), cwd=disk).finish()
     assert plain.stdout == "[200201, 100101, 202203]\n", plain.describe()
     assert (run.rc, run.stdout, run.stderr) == (0, plain.stdout, ""), run.describe()
 
@@ -62,7 +62,7 @@ def test_shared_mkl(torch113, disk):
     if not mkl:
         pytest.skip("no MKL (scripts/setup --with-mkl)")
     env = {"LD_LIBRARY_PATH": str(MKL), "MKL_THREADING_LAYER": "INTEL"}
-    plain, run = (harness.start(torch113, "infer", "mlp", where=disk / name, budget=budget, preload=f"{mkl[0]} {library}", env=env).finish(120)
+    plain, run = (harness.start(torch113, "infer", "mlp", where=disk / name, budget=budget, preload=f"{mkl[0]} {library}", env=env).finish()
                   for name, budget, library in (("plain", None, ""), ("with", 48, harness.LIBRARY)))
     assert plain.record and run.record, (plain.describe(), run.describe())
     assert plain.record["values"] != harness.plain(torch113, "infer", "mlp").record["values"], "these are not MKL's bits"

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.skipif(not old_kernel.MADVISE, reason="the filter knows
 def test_an_older_kernel(torch113, disk, version, path):
     if path == "uring" and (why := harness.uring_refused()):
         pytest.skip(f"this kernel has no io_uring for us: {why}")
-    run = harness.start(torch113, "infer", "mlp", where=disk, budget=48, preexec=old_kernel.of(version)).finish(120)
+    run = harness.start(torch113, "infer", "mlp", where=disk, budget=48, preexec=old_kernel.of(version)).finish()
     assert run.rc == 0, run.describe()
     harness.assert_same(harness.plain(torch113, "infer", "mlp"), run)
     harness.assert_streamed(run)

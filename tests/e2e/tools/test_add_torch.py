@@ -44,7 +44,7 @@ def own_directory(data):
 
 def run_under(prefix, data, where):
     return harness.start(harness.TORCH213, "infer", "mlp-deep", "6", where=where, budget=64,
-                         preload=prefix / "lib" / "libswapnet.so", env={"XDG_DATA_HOME": str(data)}).finish(120)
+                         preload=prefix / "lib" / "libswapnet.so", env={"XDG_DATA_HOME": str(data)}).finish()
 
 
 @pytest.mark.slow
