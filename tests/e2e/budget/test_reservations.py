@@ -4,6 +4,7 @@ plain and its budget, and computes the same bits.
 Whatever may fill a reservation runs in a memory cgroup, so that a failure is the program's and not the machine's.
 """
 import contextlib
+import functools
 import os
 import pathlib
 import resource
@@ -15,6 +16,7 @@ import cgroup
 import harness
 
 MIB = harness.MIB
+pytestmark = pytest.mark.by_turns
 BUDGET = 24
 ROOM = 2 << 30  # plain takes a quarter of it
 CURRENT, FUTURE = 1, 2
@@ -38,7 +40,7 @@ def _run(torch, *args, where, budget=None, core=0, rc=0):
 
     with cgroup.Group("reserved") as group:
         group.limit(ROOM)
-        run = harness.start(torch, "reserved", *args, where=where, budget=budget, preexec=enter).finish(120)
+        run = harness.start(torch, "reserved", *args, where=where, budget=budget, preexec=enter).finish()
     assert run.rc == rc and run.record is not None, run.describe()
     return run
 
@@ -48,6 +50,13 @@ def _both(torch, disk, *args, **how):
     run = _run(torch, *args, where=disk / "swapped", budget=BUDGET, **how)
     harness.assert_same(reference, run)
     return reference, run
+
+
+@functools.cache
+def _free(torch):
+    """What the plain program takes where nothing limits it."""
+    with harness.disk_dir() as where:
+        return _run(torch, "nothing", where=where).record["notes"]
 
 
 def _off(run):
@@ -78,8 +87,7 @@ def test_lock_that_is_refused(torch, disk):
 @pytest.mark.parametrize("when", ["begun", "built", "run"])
 def test_address_space_limited_by_the_program(torch, disk, when):
     """Before there is a pool it still runs within its budget, and whenever it is, it runs."""
-    free = _run(torch, "nothing", where=disk / "free")
-    limit = free.record["notes"]["space"] + 512 * MIB
+    limit = _free(torch)["space"] + 512 * MIB
     _, run = _both(torch, disk, "space", when, limit)
     if when == "begun":
         harness.assert_streamed(run)
@@ -87,8 +95,7 @@ def test_address_space_limited_by_the_program(torch, disk, when):
 
 @pytest.mark.parametrize("when", ["before", "begun", "built", "run"])
 def test_data_limited_by_the_program(torch, disk, when):
-    free = _run(torch, "nothing", where=disk / "free")
-    _, run = _both(torch, disk, "data", when, free.record["notes"]["data"] + 64 * MIB)
+    _, run = _both(torch, disk, "data", when, _free(torch)["data"] + 64 * MIB)
     harness.assert_streamed(run)
 
 

@@ -6,6 +6,7 @@ import harness
 from harness import both
 
 
+@pytest.mark.by_turns
 @pytest.mark.parametrize("scenario", ["layer", "network"])
 def test_openmp_threads_run_operators(torch, scenario):
     """Threads that a compute library started may be the program's: none of them gets an address but the weight's."""
@@ -37,6 +38,7 @@ def test_reader_of_what_is_overwritten(torch, how):
     assert run.stats["spilled_bytes"] > 0, run.describe()
 
 
+@pytest.mark.by_turns
 @pytest.mark.parametrize("scenario", ["flushed", "switched", "threads"])
 def test_threads_that_flush_denormals_compute_whole(torch, scenario):
     """Whether denormal numbers are 0 is each thread's own: where that shows, a weight is not computed in slices."""
@@ -44,11 +46,12 @@ def test_threads_that_flush_denormals_compute_whole(torch, scenario):
     harness.assert_streamed(run, mapped=True)
 
 
+@pytest.mark.by_turns
 def test_bytes_that_change_on_the_disk(torch):
     """A store's bytes are checked each time that they are read, not only the first: a program whose weights are others
     than before ends."""
     with harness.disk_dir() as where:
-        run = harness.start(torch, "flipped", where=where, budget=16).finish(60)
+        run = harness.start(torch, "flipped", where=where, budget=16).finish()
     assert run.rc == 5 and run.record is None, run.describe()
     assert run.stdout.splitlines() == ["computed"], run.describe()
     assert len(run.own_lines()) == 1 and "checksum" in run.stderr, run.describe()

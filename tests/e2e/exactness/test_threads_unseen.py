@@ -14,6 +14,7 @@ def test_timer_thread_keeps_the_views_it_took(torch):
     harness.assert_streamed(run)
 
 
+@pytest.mark.by_turns
 def test_coroutines_that_store(torch):
     """On stacks of 16 KiB, with SIGSEGV blocked in their contexts, while another thread's operators need the memory."""
     run = harness.both(torch, "coroutines", "stores", str(harness.coroutines()), 16384, budget=32)[1]

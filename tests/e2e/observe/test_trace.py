@@ -5,6 +5,7 @@ import harness
 import traces
 
 
+@pytest.mark.by_turns
 @pytest.mark.alone
 @pytest.mark.timed
 @pytest.mark.parametrize("program", ["infer mlp-batch 12", "threads thread-per-batch 12"])
@@ -26,6 +27,7 @@ def test_reads_are_ahead(torch, program, disk):
                     f"{ahead} of {len(reads)} reads went on while something computed\n{run.describe()}")
 
 
+@pytest.mark.by_turns
 @pytest.mark.timed
 def test_trace_has_overlapping_rows(torch, disk):
     path = disk / "trace.json"
@@ -39,5 +41,5 @@ def test_trace_has_overlapping_rows(torch, disk):
 
 
 def test_no_trace_unless_asked(torch113, disk):
-    harness.start(torch113, "infer", "mlp", where=disk, budget=48).finish(60)
+    harness.start(torch113, "infer", "mlp", where=disk, budget=48).finish()
     assert not [path for path in disk.iterdir() if "trace" in path.name]

@@ -15,6 +15,8 @@ MODELS = ("large:1024:12:4", "other:1024:10:4", "small:64:3:4", "tall:1024:2:819
 TURNS = [int(turn) for turn in "0010110100101100"]
 ENGINE = harness.BUILD / "bin" / "swapnet-engine"
 
+pytestmark = pytest.mark.by_turns  # each PyTorch has the same source; test_tape.py and test_exported.py go by both
+
 
 @pytest.fixture(scope="module")
 def made():
@@ -381,7 +383,7 @@ def test_engine_leaves_at_a_message_that_is_not_well_formed(torch, made, packet)
 def test_engine_without_a_pytorch_says_so(made):
     for variables, words in ((dict(SWAPNET_PYTHON="/nowhere/python"), "SWAPNET_PYTHON"), (dict(SWAPNET_TORCH="/etc"), "version.py")):
         with Engine(ENGINE, harness.clean_env(variables)) as e:
-            said = e.process.communicate(timeout=120)[1].decode()
+            said = e.process.communicate(timeout=harness.HANG_S)[1].decode()
         assert e.process.returncode == 3
         assert words in said and said.count("\n") == 1, said
 

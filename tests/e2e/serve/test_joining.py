@@ -21,7 +21,7 @@ TOGETHER = ("in_place", "fails_joined", "widens")
 FULL = {"in_place": 8, "widens": 2}  # as many are joined, sooner or later
 ALIKE = ("learns", "frozen")  # weights of the same bytes
 STATES = ("counts", "chooses", "statistics")  # the answer to a seed is right if so many requests came before
-PATIENCE_S = 60
+PATIENCE_S = harness.HANG_S
 
 
 @pytest.fixture(scope="module")
@@ -93,19 +93,21 @@ def together(e, model, requests):
     return [answer_of(e.fetch(number, found)) for number, found in zip(numbers, outputs)], joined
 
 
-def after_trials(e, where, names):
-    """What the engine says of the groups of each model when it has had time for trials: until it says the same for a while."""
-    seen, since, end = None, time.monotonic(), time.monotonic() + PATIENCE_S
+def after_trials(e, where, names, are_over=lambda now: True):
+    """What the engine says of the groups of each model when it has had time for trials: until it says the same for a while, which
+    is the longer the longer it takes to answer. On a busy machine that may be before a trial: who wants one says so."""
+    seen, since, end, slowest = None, time.monotonic(), time.monotonic() + PATIENCE_S, 0.1
     while time.monotonic() < end:
         time.sleep(0.15)
-        now = {}
+        now, asked = {}, time.monotonic()
         for model, name in enumerate(names):
             inputs, want = sample(where, name, 0)
             assert answer_of(e.infer(model, named(e, model, inputs))) == want
             now[name] = [[ns > 0 for ns in g.joined_ns] for g in e.last_groups]
+        slowest = max(slowest, time.monotonic() - asked)
         if now != seen:
             seen, since = now, time.monotonic()
-        elif time.monotonic() - since > 0.7:
+        elif time.monotonic() - since > 7 * slowest and are_over(now):
             return now
     raise AssertionError(seen)
 
@@ -116,16 +118,19 @@ def test_requests_are_joined_where_a_trial_shows_equal_bits(torch, made):
         for number, name in enumerate(JOINED):
             load(e, number, where, name, batch_most=8)
             assert not any(ns for g in e.last_groups for ns in g.joined_ns)  # nothing is believed before a trial
-        found = after_trials(e, where, JOINED)
+        found = after_trials(e, where, JOINED, lambda now: all(sum(g[2] for g in said) > len(said) / 2 for said in now.values()))
         for number, name in enumerate(JOINED):
             said = found[name]
             assert sum(g[2] for g in said) > len(said) / 2, (name, said)  # eight at once
             assert not any(any(g[3:]) for g in said)  # more than eight samples, never
             pairs = [sample(where, name, seed) for seed in range(8)]
-            for _ in range(3):
+            end, turns, met = time.monotonic() + PATIENCE_S, 0, set()
+            while turns < 3 or (len(met) <= len(joined) / 2 and time.monotonic() < end):  # a RUN may come late
                 answers, joined = together(e, number, [inputs for inputs, _ in pairs])
                 assert answers == [want for _, want in pairs], name
-            assert sum(sizes == [8] for sizes in joined) > len(joined) / 2, (name, joined)
+                met |= {group for group, sizes in enumerate(joined) if sizes == [8]}
+                turns += 1
+            assert len(met) > len(joined) / 2, (name, met, joined)
             answers, joined = together(e, number, [inputs for inputs, _ in pairs[:7]])  # four, two and one
             assert answers == [want for _, want in pairs[:7]] and all(sum(sizes) == 7 for sizes in joined), joined
 
@@ -153,6 +158,7 @@ def test_requests_are_not_joined_where_bits_could_depend_on_others(torch, made):
                 assert not any(map(any, said)) and all(sizes == [1] * 8 for sizes in joined), (name, said, joined)
 
 
+@pytest.mark.by_turns
 def test_no_trial_changes_a_model(torch, made):
     where = made(torch)
     with engine(torch, where) as e:
@@ -186,11 +192,15 @@ def test_bits_may_differ_where_the_configuration_says_so(torch, made):
             assert answers == [want for _, want in pairs] and all(sizes == [1, 1] for sizes in joined), (name, joined)
         load(e, 1, where, "linears", batch_most=4, may_differ=1)
         pairs = [sample(where, "linears", seed) for seed in range(8)]
-        for turn in range(4):  # what takes longer so is left alone after the first time
+        end, turns, met = time.monotonic() + PATIENCE_S, 0, set()
+        # What takes longer so is left alone after the first time. Who comes late is not waited for, and may meet the next time.
+        while turns < 4 or (len(met) <= len(joined) / 2 and time.monotonic() < end):
             answers, joined = together(e, 1, [inputs for inputs, _ in pairs])
             for found, (_, want) in zip(answers, pairs):
                 assert is_close(found, want)
-            assert turn or sum(sizes == [4, 4] for sizes in joined) > len(joined) / 2, joined  # a RUN may come late
+            met |= {group for group, sizes in enumerate(joined) if sizes == [4, 4]}
+            turns += 1
+        assert len(met) > len(joined) / 2, (met, joined)
 
 
 def test_joined_requests_have_their_own_bits(torch, made):
@@ -225,6 +235,7 @@ def test_a_request_that_the_model_refuses_ends_alone(torch, made):
     assert e.process.returncode == 0
 
 
+@pytest.mark.by_turns
 def test_weights_that_models_share_are_used_as_in_each(torch, made):
     where = made(torch)
     with engine(torch, where) as e:
@@ -232,6 +243,7 @@ def test_weights_that_models_share_are_used_as_in_each(torch, made):
             load(e, number, where, name)
 
 
+@pytest.mark.by_turns
 def test_what_trials_read_is_told(torch, made):
     """Weights leave memory between requests, and a trial reads them again: an answer says so."""
     where = made(torch)
@@ -239,13 +251,17 @@ def test_what_trials_read_is_told(torch, made):
         load(e, 0, where, "linears", batch_most=8)
         after_trials(e, where, ["linears"])
         inputs, want = sample(where, "linears", 0)
-        assert answer_of(e.infer(0, named(e, 0, inputs))) == want
+        idle, end = -1, time.monotonic() + PATIENCE_S
+        while (e.idle_bytes != idle or not idle) and time.monotonic() < end:  # until it reads nothing between two answers
+            idle = e.idle_bytes
+            assert answer_of(e.infer(0, named(e, 0, inputs))) == want
         told, idle = e.read_bytes, e.idle_bytes
     read = json.loads((where / "stats.json").read_text())["streamed_bytes"]
     assert idle > 0 and told <= read, (told, idle, read)
     assert read - told <= 33 << 20, (told, idle, read)  # after the last answer: a pass at most
 
 
+@pytest.mark.by_turns
 def test_requests_go_on_in_turn_when_there_is_no_memory_for_their_parts(torch, made):
     where = made(torch)
     sizes = {"LD_PRELOAD": str(harness.no_memory_for_part()), "WHOLE_BYTES": str(4 * 4 * WIDTH), "PART_BYTES": str(4 * WIDTH)}
@@ -258,6 +274,7 @@ def test_requests_go_on_in_turn_when_there_is_no_memory_for_their_parts(torch, m
             assert turn or [1, 2, 1] in joined, joined  # a RUN that comes late is not waited for
 
 
+@pytest.mark.by_turns
 def test_a_run_that_does_not_follow_is_not_waited_for(torch, made):
     where = made(torch)
     with engine(torch, where) as e:
@@ -324,6 +341,7 @@ def statistics_under_load(torch, where, repository, clients, each):
     return statistics
 
 
+@pytest.mark.by_turns
 def test_a_server_joins_what_waits_and_counts_it(torch, made, tmp_path):
     """It joins where that took less time. On a busy machine a measured time may say otherwise, so another server has its
     try then."""
@@ -331,7 +349,7 @@ def test_a_server_joins_what_waits_and_counts_it(torch, made, tmp_path):
     (tmp_path / "linears" / "1").mkdir(parents=True)
     os.link(where / "linears.pt", tmp_path / "linears" / "1" / "model.pt")
     (tmp_path / "linears" / "config.pbtxt").write_text(CONFIG)
-    for _ in range(4):
+    for _ in range(10):
         statistics = statistics_under_load(torch, where, tmp_path, clients, each)
         if statistics["execution_count"] < statistics["inference_count"]:
             break

@@ -73,6 +73,7 @@ def serving(torch, where, *options, memory="80M"):
                              memory=memory, env=env)
 
 
+@pytest.mark.by_turns
 @pytest.mark.skipif(not serve_front.SERVE.exists(), reason="swapnet-serve is not built: no libmicrohttpd")
 def test_server_answers_with_the_bits_of_a_plain_run(torch, made):
     """From a worker that begins with 8 MiB, and borrows; and from one that takes its place."""
@@ -121,6 +122,7 @@ def packed(*strings):
     return b"".join(struct.pack("<I", len(one)) + one for one in strings)
 
 
+@pytest.mark.by_turns
 def test_strings_are_objects_of_numpy(torch, tmp_path):
     path = put(tmp_path / "odd" / "1", "odd_model") / "model.py"
     with worker(torch) as e:
@@ -170,6 +172,7 @@ def test_optional_inputs_have_the_defaults_of_the_call(torch113, tmp_path):
         assert [one["optional"] for one in inputs] == [False, True, True, False]
 
 
+@pytest.mark.by_turns
 def test_what_models_do_ends_their_request_alone(torch, tmp_path):
     path = put(tmp_path / "odd" / "1", "odd_model") / "model.py"
     with worker(torch) as e:
@@ -197,7 +200,7 @@ def test_what_models_do_ends_their_request_alone(torch, tmp_path):
                 e.infer(1, wrong)
             assert failed.value.status == "bad_input"
         e.ours.close()
-        out, log = e.process.communicate(timeout=60)
+        out, log = e.process.communicate(timeout=harness.HANG_S)
     assert out == b"" and b"said to standard output" in log
     assert log.count(b"ValueError: a line") == 1 and b"in fail" in log  # where it comes from, once
     assert e.process.returncode == 0
