@@ -13,7 +13,11 @@
  * to 2 ms with 500, and the lane waits meanwhile. */
 static uint32_t decisions_most(uint32_t requests)
 {
-    return requests <= SWN_STEP_REQUESTS / 3 ? 16 : requests <= SWN_STEP_REQUESTS ? 6 : requests <= 64 ? 2 : 1;
+    return requests <= SWN_STEP_REQUESTS / 6   ? 32
+           : requests <= SWN_STEP_REQUESTS / 3 ? 16
+           : requests <= SWN_STEP_REQUESTS     ? 6
+           : requests <= 64                    ? 2
+                                               : 1;
 }
 
 /* The state to come, whose requests, models and groups lie in the scratch. */

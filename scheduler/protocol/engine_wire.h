@@ -40,10 +40,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define SWN_ENGINE_WIRE_VERSION 9
+#define SWN_ENGINE_WIRE_VERSION 10
 #define SWN_WIRE_TENSORS 64       /* inputs and outputs of one model, together */
 #define SWN_WIRE_GROUPS 64        /* layer groups of which a message tells the weights */
-#define SWN_WIRE_STEPS 16         /* that a message foretells */
+#define SWN_WIRE_STEPS 64         /* that a message foretells: the layer groups of some models */
 #define SWN_WIRE_JOINED 5         /* numbers of requests that may be joined: 2, 4, ... 32 */
 #define SWN_WIRE_FOLLOWING 31     /* RUNs behind a RUN that may be joined with it */
 #define SWN_WIRE_RANK 16          /* dimensions of one tensor */

@@ -557,11 +557,14 @@ static void prefetch_untried(struct swn_engine *e, struct swn_thread_state *t, u
     }
 }
 
-/* Whether a read ahead of all of r could be of use: not if it is the larger part of the memory. */
+/* Whether a read ahead of r could be of use. Of what is the larger part of the memory its operator may find no place
+ * for all of it, and then takes nothing from frames, unless it takes slices: then each chunk that is there is not read.
+ */
 static int is_worth_reading(const struct swn_engine *e, const struct swn_range *r)
 {
-    return r->len <= e->budget.limit / 2 && !swn_is_mixture(r) &&
-           !(swn_is_weight(r) && e->weights.all[r->weight].oversize);
+    if (swn_is_mixture(r) || (swn_is_weight(r) && e->weights.all[r->weight].oversize))
+        return 0;
+    return r->len <= e->budget.limit / 2 || swn_tensor_of(r)->sliced;
 }
 
 /* Walks along the announced order, from the first read that may be missing on, until there is no frame that it needs

@@ -2,7 +2,7 @@
  * gives its memory. Plans go by the clock of plan_clock.h. */
 /* wraps: swn_now_ns swn_cond_wait_until swn_disk_speed_get swn_engine_op_end */
 #define _GNU_SOURCE
-#include "tests/unit/support/engine_fixture.h"
+#include "tests/unit/support/sliced_op.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -20,6 +20,8 @@
 #define MOST 14 /* weights of a model */
 #define WEIGHT_BYTES MIB
 #define BUDGET (8 * MIB)
+#define LARGE_BYTES (5 * MIB)
+#define ROW_BYTES ((size_t)4096)
 #define ACTIVATION (MIB + MIB / 2)
 /* What a model's first and last chunk share with others. */
 #define SLACK MIB
@@ -124,6 +126,43 @@ static void asked_again(void *arg)
         }
     }
     CHECK(!e->plan.planned && engine_kept_bytes() == 0);
+    end();
+}
+
+/* A weight that is the larger part of the memory, whose operator takes slices, is read ahead as any other: its reads
+ * are over when its operator comes, but for what other weights need sooner. */
+static void large_one_is_read_ahead(void *arg)
+{
+    static const unsigned sizes[MODELS] = {3, 3, 3, 3};
+    struct swn_serving_weight list[4];
+    struct tensor large;
+    uint64_t data_off, before, read, wait_ns;
+    int fd;
+
+    (void)arg;
+    begin(sizes);
+    fd = weights_file(1, LARGE_BYTES, name_in_a_row, &data_off);
+    CHECK(tensor_make(&large, LARGE_BYTES, 1));
+    CHECK(swn_load_read(fd, (void *)large.own, LARGE_BYTES, (off_t)data_off) == (ssize_t)LARGE_BYTES);
+    large.stamp = 100;
+    for (unsigned i = 0; i < 3; i++) {
+        CHECK(op_sliced(&large, ROW_BYTES, SIZE_MAX) > 1 || i == 0); /* at first nothing has left */
+        for (unsigned m = 0; m < MODELS; m++)
+            ask(m, 1);
+    }
+    for (unsigned i = 0; i < 3; i++)
+        list[i] = (struct swn_serving_weight){models[3].weights[i].own, WEIGHT_BYTES};
+    list[3] = (struct swn_serving_weight){large.own, LARGE_BYTES};
+    CHECK(swn_serving_missing(&list[3], 1) > LARGE_BYTES - SLACK);
+    swn_serving_announce(list, 4, large.own);
+    for (unsigned i = 0; i < 3; i++) {
+        op_read(&models[3].weights[i]);
+        engine_reads_arrive();
+    }
+    swn_serving_progress(&before, &wait_ns);
+    CHECK(op_sliced(&large, ROW_BYTES, SIZE_MAX) > 1);
+    swn_serving_progress(&read, &wait_ns);
+    CHECK(read - before <= LARGE_BYTES / 4);
     end();
 }
 
@@ -290,6 +329,7 @@ IN_A_CHILD(its_plan_ends_with_it, 120)
 IN_A_CHILD(others_do_not_end_it, 120)
 IN_A_CHILD(plan_ends_when_it_fits, 120)
 IN_A_CHILD(asked_again_untold, 120)
+IN_A_CHILD(large_one_is_read_ahead, 120)
 IN_A_CHILD(one_that_does_not_fit, 120)
 IN_A_CHILD(one_that_shares_a_weight, 120)
 IN_A_CHILD(turns_are_no_model, 120)
@@ -299,6 +339,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_asked_again),
         cmocka_unit_test(test_asked_again_untold),
+        cmocka_unit_test(test_large_one_is_read_ahead),
         cmocka_unit_test(test_one_that_does_not_fit),
         cmocka_unit_test(test_its_plan_ends_with_it),
         cmocka_unit_test(test_others_do_not_end_it),
