@@ -42,11 +42,12 @@ def progress(text):
     print(f"edge_serving: {text}", file=sys.stderr, flush=True)
 
 
-def make_models(python, repository, pixels, names):
-    """[Sample]"""
+def make_models(python, repository, pixels, names, threads):
+    """[Sample]. What plain PyTorch answers has the bits of as many threads as the servers have."""
     repository.mkdir()
+    environment = pythons.plain_environment() | {"OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads)}
     lines = subprocess.run([python, str(MODELS), str(repository), str(repository.parent), str(pixels), *names], check=True,
-                           stdout=subprocess.PIPE, text=True, env=pythons.plain_environment()).stdout
+                           stdout=subprocess.PIPE, text=True, env=environment).stdout
     return [open_loop.Sample(**line, given=(repository.parent / f"{line['name']}.in").read_bytes(),
                              wanted=(repository.parent / f"{line['name']}.out").read_bytes())
             for line in map(json.loads, lines.splitlines())]
@@ -134,10 +135,10 @@ def one_step(args, servers, step, alone, rows):
 
 
 def measure(args, python, where):
-    samples = make_models(python, where / "models", args.pixels, args.models.split(","))
+    samples = make_models(python, where / "models", args.pixels, args.models.split(","), args.threads)
     kinds = [(where / "models", samples)]
     if args.apart:
-        kinds.append((where / "apart", make_models(python, where / "apart", args.pixels, args.apart.split(","))))
+        kinds.append((where / "apart", make_models(python, where / "apart", args.pixels, args.apart.split(","), args.threads)))
     weights = sum(sample.bytes for sample in samples)
     memory = int(weights * args.part) + args.activations * MIB + BESIDE
     all_same = True

@@ -88,14 +88,11 @@ class Place(masa_servers.Place):
         return path
 
 
-def play(server, cascade, needed, images):
-    found = []
-    for is_needed in needed:
-        row = masa_jobs.play(server.port, cascade, [cascade.job(is_needed)], images)[0]
-        if row["status"] != 200:
-            raise RuntimeError(f"{server.title}: {row}\n{server.last_words()}")
-        found.append({"is_needed": int(is_needed), "s": row["done"] - row["sent"], "same": row["same"]})
-    return found
+def play(server, cascade, is_needed, images):
+    row = masa_jobs.play(server.port, cascade, [cascade.job(is_needed)], images)[0]
+    if row["status"] != 200:
+        raise RuntimeError(f"{server.title}: {row}\n{server.last_words()}")
+    return {"is_needed": int(is_needed), "s": row["done"] - row["sent"], "same": row["same"]}
 
 
 def run(args, place, cascade, images, budget, p):
@@ -109,19 +106,23 @@ def run(args, place, cascade, images, budget, p):
             stack.callback(server.group.close)
             stack.enter_context(server)
             # Times are learned; engines divide models anew after their second request. Conditions are learned as they are then.
-            play(server, cascade, [True, True, *([True, False] if 0 < p < 1 else [p == 1] * 4)], images)
+            for is_needed in [True, True, *([True, False] if 0 < p < 1 else [p == 1] * 4)]:
+                play(server, cascade, is_needed, images)
             servers[way] = server
         for seed in range(args.seed, args.seed + args.rounds):
             needed = [k < round(p * args.jobs) for k in range(args.jobs)]
             random.Random(seed).shuffle(needed)
-            for way in [*servers][seed % len(servers):] + [*servers][:seed % len(servers)]:
-                server = servers[way]
-                read, spent = server.read_bytes(), masa_servers.processor_seconds(server)
-                answers = play(server, cascade, needed, images)
-                cost = {"read_mib": f"{(server.read_bytes() - read) / MIB:.1f}",
-                        "processor_s": f"{masa_servers.processor_seconds(server) - spent:.2f}"}
-                rows += [{**facts, "way": way, "seed": seed, "job": k, **cost, **answer} for k, answer in enumerate(answers)]
-                serving.progress(f"{args.kind} p {p} {way}: {1e3 * statistics.mean(a['s'] for a in answers):.0f} ms, {cost}")
+            costs = {way: [-server.read_bytes(), -masa_servers.processor_seconds(server)] for way, server in servers.items()}
+            found = {way: [] for way in servers}
+            # Job by job: what the machine does meanwhile hits all of them.
+            for k, is_needed in enumerate(needed):
+                for way in [*servers][(seed + k) % len(servers):] + [*servers][:(seed + k) % len(servers)]:
+                    found[way].append(play(servers[way], cascade, is_needed, images))
+            for way, server in servers.items():
+                cost = {"read_mib": f"{(costs[way][0] + server.read_bytes()) / MIB:.1f}",
+                        "processor_s": f"{costs[way][1] + masa_servers.processor_seconds(server):.2f}"}
+                rows += [{**facts, "way": way, "seed": seed, "job": k, **cost, **answer} for k, answer in enumerate(found[way])]
+                serving.progress(f"{args.kind} p {p} {way}: {1e3 * statistics.mean(a['s'] for a in found[way]):.0f} ms, {cost}")
     return rows
 
 

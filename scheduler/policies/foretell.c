@@ -107,8 +107,13 @@ static uint32_t add_step(struct swn_lane_step *steps, uint32_t count, uint32_t m
     return count + 1;
 }
 
-/* Behind all that is known to come: the groups of models that may be asked next. What is as likely as not goes to the
- * place of what nobody has asked for; the rest only where nothing lies. */
+/* A model that is as likely as that has its groups read in the place of what nobody has asked for. What lies there is
+ * mostly what the next request begins with, and would be read again if the guess was wrong; if it was right, only as
+ * much is gained as the disk would have rested. */
+#define DISPLACES 0.75
+
+/* Behind all that is known to come: the groups of models that may be asked next. What is not that likely is read only
+ * where nothing lies. */
 static uint32_t add_expected(const struct swn_lane_state *state, struct swn_lane_step *steps, uint32_t count,
                              uint32_t most)
 {
@@ -121,7 +126,7 @@ static uint32_t add_expected(const struct swn_lane_state *state, struct swn_lane
 
         for (uint32_t g = 0; g < groups; g++) {
             uint64_t missing = m->groups[g].missing_bytes;
-            if (e->probability < SWN_TASK_LIKELY && missing > room)
+            if (e->probability < DISPLACES && missing > room)
                 break;
             room -= missing < room ? missing : room;
             count = add_step(steps, count, most, e->model, g);

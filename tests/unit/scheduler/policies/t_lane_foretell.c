@@ -155,12 +155,17 @@ static void expected_behind_the_rest(void **state)
         known = swn_lane_foretell(some[p], &scene.state, &decision, lane_scratch, steps, STEPS);
         scene.state.expected = &expected;
         scene.state.expected_count = 1;
-        expected.probability = 0.5;
+        expected.probability = 0.75;
         n = swn_lane_foretell(some[p], &scene.state, &decision, lane_scratch, steps, STEPS);
         assert_int_equal(n, known + 3);
         for (uint32_t g = 0; g < 3; g++)
             assert_true(steps[known + g].model == 1 && steps[known + g].group == g);
         assert_int_equal(swn_lane_foretell(some[p], &scene.state, &decision, lane_scratch, steps, 2), 2);
+        expected.probability = 0.5; /* all of it, as far as nothing has to leave */
+        scene.state.free_bytes = scene.groups[1][0].missing_bytes + scene.groups[1][1].missing_bytes;
+        n = swn_lane_foretell(some[p], &scene.state, &decision, lane_scratch, steps, STEPS);
+        assert_int_equal(n, known + 2);
+        assert_true(steps[known + 1].model == 1 && steps[known + 1].group == 1);
         expected.probability = 0.4;
         scene.state.free_bytes = scene.groups[1][0].missing_bytes - 1;
         n = swn_lane_foretell(some[p], &scene.state, &decision, lane_scratch, steps, STEPS);
