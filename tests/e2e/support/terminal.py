@@ -3,6 +3,7 @@ import fcntl
 import os
 import subprocess
 import termios
+import time
 
 
 class Terminal:
@@ -23,6 +24,15 @@ class Terminal:
         except BlockingIOError:
             pass
         return self.shown
+
+    def wait(self, timeout=400):
+        """The program's exit status. A terminal holds 4 KiB that nobody has read, and the program waits then."""
+        end = time.monotonic() + timeout
+        while self.process.poll() is None:
+            self.read()
+            time.sleep(0.01)
+            assert time.monotonic() < end, self.shown
+        return self.process.returncode
 
     def press(self, key):
         os.write(self.master, key)

@@ -22,7 +22,8 @@ def test_top_on_a_terminal(place, by_key):
     with daemon(place, "--total", "64M") as d, Terminal(CTL, "top", "-d", "0.2", env=d.env(TERM="xterm")) as t:
         wait_for(lambda: t.read().count(REDRAWN) >= 3)
         first, *others = t.shown.split(REDRAWN)
-        assert first == "" and all("Ctrl-C ends" in screen for screen in others[:2]), t.shown
+        # Other tests' programs are on the machine as well, and may stand still.
+        assert all("does not answer" in line for line in first.splitlines()) and all("Ctrl-C ends" in screen for screen in others[:2]), t.shown
         assert "of 64.0 MiB leased" in others[0] and "PID" in others[0] and "\x1b" not in "".join(others)
         assert d.ctl("total", "32M").returncode == 0
         wait_for(lambda: "of 32.0 MiB leased" in t.read().split(REDRAWN)[-1])
@@ -30,17 +31,17 @@ def test_top_on_a_terminal(place, by_key):
             t.press(b"\x03")
         else:
             t.process.terminate()
-        assert t.process.wait(harness.HANG_S) == 0
+        assert t.wait() == 0
         assert termios.tcgetattr(t.slave) == t.before
         assert "\x1b" not in "".join(t.read().split(REDRAWN)), "a mode of the terminal was changed"
 
 
 def test_top_ends_by_itself(place):
     with daemon(place, "--total", "64M") as d, Terminal(CTL, "top", "-n", "2", "-d", "0.1", env=d.env()) as t:
-        assert t.process.wait(harness.HANG_S) == 0
+        assert t.wait() == 0
         wait_for(lambda: t.read().count(REDRAWN) == 2)
     with daemon(place, "--total", "64M") as d, Terminal(CTL, "top", "-o", "csv", env=d.env()) as t:
-        assert t.process.wait(harness.HANG_S) == 0 and t.read().startswith("pid,name,") and "\x1b" not in t.shown
+        assert t.wait() == 0 and t.read().startswith("pid,name,") and "\x1b" not in t.shown
 
 
 def test_answers_for_programs(place):
