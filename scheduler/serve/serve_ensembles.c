@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "scheduler/serve/serve_outputs.h"
 #include "scheduler/serve/serving_internal.h"
 
 /* A step that runs: a job of ours. */
@@ -300,6 +301,12 @@ static int begin_early(struct swn_ensemble_run *run, uint64_t now)
 
     if (i < 0 || !run->steps[maker])
         return 0;
+    const struct swn_ensemble_step *step = &run->ensemble->steps[i];
+    const struct swn_served *model = swn_models_find(run->s, step->model, step->version);
+    if (model && !swn_outputs_has_room_early(run->s, model)) { /* what it makes would be thrown away */
+        run->progress.has_failed[i] = 1;
+        return 1;
+    }
     if (start_step(run, (unsigned)i, run->steps[maker], now)) {
         run->progress.has_failed[i] = 1;
         run->job->error.status = 200;

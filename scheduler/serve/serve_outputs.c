@@ -10,14 +10,22 @@
 
 /* What is made early may never be asked for: it lies in the buffer only while half of that stays free, as bodies of
  * requests find their room without asking the serving thread. */
-static int has_room(struct swn_serving *s, const struct swn_job *job, uint64_t bytes)
+static int has_room_early(struct swn_serving *s, uint64_t bytes)
 {
     struct swn_buffer_use use;
 
-    if (!job->item.upstream)
-        return 1;
     swn_buffer_use(s->buffer, &use);
     return bytes <= use.bytes / 2 && use.used_bytes <= use.bytes / 2 - bytes;
+}
+
+int swn_outputs_has_room_early(struct swn_serving *s, const struct swn_served *model)
+{
+    return has_room_early(s, model->answer_bytes);
+}
+
+static int has_room(struct swn_serving *s, const struct swn_job *job, uint64_t bytes)
+{
+    return !job->item.upstream || has_room_early(s, bytes);
 }
 
 unsigned swn_outputs_room(struct swn_serving *s, struct swn_job *job, const struct swn_served *model,

@@ -4,6 +4,9 @@
 
 #include "scheduler/serve/serving_internal.h"
 
+/* Whether an answer of the model, as far as the last one tells, may lie in the buffer though nobody may ask for it. */
+int swn_outputs_has_room_early(struct swn_serving *s, const struct swn_served *model);
+
 /* Before the request's last group: room as large as the model's last answer, if that is small and known. 1 and *room,
  * or 0. */
 unsigned swn_outputs_room(struct swn_serving *s, struct swn_job *job, const struct swn_served *model,

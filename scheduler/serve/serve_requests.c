@@ -107,8 +107,10 @@ void swn_requests_fail(struct swn_serving *s, struct swn_job *job, enum swn_fail
 {
     struct swn_serve_counts *c = &model_of(s, job)->counts;
 
-    c->failure[failure]++;
-    c->fail_ns += now - job->item.arrived_ns;
+    if (!job->item.upstream) { /* else nobody has asked for it, and it runs again where it is needed */
+        c->failure[failure]++;
+        c->fail_ns += now - job->item.arrived_ns;
+    }
     swn_serve_trace_request(s, job, "failed: ", now);
     leave_queue(s, job);
     swn_serve_finish(s, job);
@@ -215,18 +217,12 @@ static int match(struct swn_serving *s, const struct swn_served *m, struct swn_j
                          m->output_count, &job->error);
 }
 
-/* Steps that run early have places only while there are free ones: they give them to what somebody waits for. One that
- * an engine runs now leaves at the end of its layer group, so for so long there may be more than queue_most. */
-static int is_full(struct swn_serving *s, const struct swn_job *job)
+/* Steps that run early have places only while there are free ones: they give them to what somebody waits for. */
+static int is_full(const struct swn_serving *s, const struct swn_job *job)
 {
     size_t most = s->options.queue_most;
 
-    if (s->queue.count < most)
-        return 0;
-    if (job->item.upstream || s->queue.count - s->queue.early >= most)
-        return 1;
-    swn_ensembles_make_place(s);
-    return 0;
+    return s->queue.count >= most && (job->item.upstream || s->queue.count - s->queue.early >= most);
 }
 
 void swn_requests_admit(struct swn_serving *s, struct swn_job *job, uint64_t now)
@@ -234,6 +230,7 @@ void swn_requests_admit(struct swn_serving *s, struct swn_job *job, uint64_t now
     struct swn_served *m = swn_models_find(s, job->name, job->version);
     struct swn_queue_terms terms;
     const char *full = NULL;
+    int is_early = job->item.upstream != 0;
 
     job->item.arrived_ns = job->item.arrived_ns ? job->item.arrived_ns : now;
     if (s->is_draining && job->item.job == 0) { /* an ensemble on its way takes its further steps */
@@ -256,7 +253,7 @@ void swn_requests_admit(struct swn_serving *s, struct swn_job *job, uint64_t now
     else if (is_full(s, job))
         full = "";
     if (full) {
-        m->counts.failure[SWN_FAILURE_REJECTED] += job->item.upstream == 0;
+        m->counts.failure[SWN_FAILURE_REJECTED] += !is_early;
         swn_serve_refuse(s, job, 503, "there are too many requests%s", full);
         return;
     }
@@ -271,6 +268,10 @@ void swn_requests_admit(struct swn_serving *s, struct swn_job *job, uint64_t now
         return;
     }
     admit_to_queue(s, job, m, &terms, now);
+    /* Only now, so that no other step takes the place. What an engine runs leaves at the end of its layer group, and so
+     * long there may be more than queue_most. */
+    if (!is_early && s->queue.count > s->options.queue_most)
+        swn_ensembles_make_place(s);
 }
 
 void swn_requests_model_is(struct swn_serving *s, const struct swn_served *model, int is_loaded)

@@ -19,6 +19,7 @@
  *   die=SIGNAL                  runs end the process; with die_if=FILE only if the file is there, and it is removed
  *   die_on_load=SIGNAL          so does loading
  *   wait_for=FILE               a run does not end before the file is there
+ *   wait_late=FILE              a run of another group than the first does not
  *   hang_if=FILE                a run does not end if the file is there; it is removed
  *   close=1                     runs close the socket, and the process goes on
  *   child=1                     loading leaves a child that holds the socket, and does not end by itself
@@ -50,7 +51,7 @@ static struct model {
     unsigned inputs, rank, groups, slow_ms, missing, dense, alone, weights, astray, like, common, working, state;
     enum swn_element type;
     int die, die_on_load, closes, child;
-    char fail[128], refuse[128], die_if[256], hang_if[256], wait_for[256], load_wait[256];
+    char fail[128], refuse[128], die_if[256], hang_if[256], wait_for[256], wait_late[256], load_wait[256];
 } models[MODELS];
 
 static struct request {
@@ -162,6 +163,8 @@ static void take_word(struct model *m, char *word)
         snprintf(m->hang_if, sizeof m->hang_if, "%s", value);
     else if (!strcmp(word, "wait_for"))
         snprintf(m->wait_for, sizeof m->wait_for, "%s", value);
+    else if (!strcmp(word, "wait_late"))
+        snprintf(m->wait_late, sizeof m->wait_late, "%s", value);
     else if (!strcmp(word, "load_wait"))
         snprintf(m->load_wait, sizeof m->load_wait, "%s", value);
 }
@@ -319,6 +322,8 @@ static enum swn_engine_status run(const struct swn_engine_message *m, int socket
         for (;;)
             pause();
     await_file(model->wait_for);
+    if (m->group)
+        await_file(model->wait_late);
     nanosleep(&(struct timespec){model->slow_ms / 1000, model->slow_ms % 1000 * 1000000L}, NULL);
     answer->ns += model->slow_ms * UINT64_C(1000000);
     answer->groups = model->groups;
