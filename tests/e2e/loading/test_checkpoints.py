@@ -150,9 +150,10 @@ def test_readers_agree_with_loaders_on_random_checkpoints(torch, torch213, tmp_p
 
 def save(torch, where, code):
     """Runs `code`, with torch imported and `where` the directory, under that PyTorch."""
-    done = subprocess.run([torch.python, "-c", f"import torch, collections\nwhere = {str(where)!r}\n{code}"],
-                          capture_output=True, text=True, env=harness.clean_env(), timeout=300)
-    assert done.returncode == 0, done.stderr[-3000:]
+    with harness.disk_dir() as made:
+        program = made / "save.py"
+        program.write_text(f"import torch, collections\nwhere = {str(where)!r}\n{code}")
+        harness.make(torch, program, where=made)
 
 
 @pytest.mark.slow

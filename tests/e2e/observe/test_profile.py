@@ -19,7 +19,7 @@ DEVICES = sorted((harness.REPO / "share" / "devices").glob("*.json"))
 
 def run(program, *args, code=0, env=None, cwd=None):
     done = subprocess.run([program, *map(str, args)], env=harness.clean_env(env), cwd=cwd, capture_output=True, text=True,
-                          timeout=200, stdin=subprocess.DEVNULL)
+                          timeout=harness.HANG_S, stdin=subprocess.DEVNULL)
     assert done.returncode == code, done
     return done
 
@@ -55,6 +55,7 @@ def test_flops_are_those_that_pytorch_counts(torch, disk):
         assert record["notes"]["flops"] - record["notes"]["beyond_torch"] == record["notes"]["torch_flops"]
 
 
+@pytest.mark.by_turns
 @pytest.mark.timed
 def test_profile_in_memory(torch, disk):
     """Without a budget nothing is streamed; coming and going is measured afterwards."""
@@ -70,6 +71,7 @@ def test_profile_in_memory(torch, disk):
     assert "24 layers" in shown and "R^2" in shown and "not fitted" not in shown + done.stderr
 
 
+@pytest.mark.by_turns
 @pytest.mark.timed
 def test_unwatched_passes_have_equal_values(torch, disk):
     """Some passes go by without the operator hook, and what they compute is the same."""
@@ -83,6 +85,7 @@ def test_unwatched_passes_have_equal_values(torch, disk):
     assert "while the disk is read from" in run(CTL, "profile", "--show", f"{disk}/profile.json").stdout
 
 
+@pytest.mark.by_turns
 @pytest.mark.timed
 def test_profile_of_resnet(torch, disk):
     """One command gives the model information table as the architecture says, and all coefficients."""

@@ -6,6 +6,7 @@ import signal
 import struct
 import subprocess
 import threading
+import time
 
 import pytest
 
@@ -61,12 +62,13 @@ def ask_by(program, least, *args, python=CLIENTS):
     with harness.disk_dir() as where:
         record = where / "record.json"
         done = subprocess.run([python, harness.program_file(program), record, *map(str, args)], capture_output=True, text=True,
-                              timeout=300)
+                              timeout=harness.HANG_S)
         assert done.returncode == 0, done.stderr
         found = json.loads(record.read_text(encoding="ascii"))
         assert len(found) >= least, found
 
 
+@pytest.mark.by_turns
 def test_tritonclient_gets_the_bits_of_each_model(torch, made):
     where = made(torch)
     with serving(torch, where) as server:
@@ -113,6 +115,7 @@ def test_types_that_torchscript_lacks_pass_a_model_in_python(torch213, tmp_path)
         ask_by("triton_types", 180, server.ready().port, *(f"same:x:OUTPUT__0:{kind}" for kind in ("UINT16", "UINT32", "UINT64", "BYTES")))
 
 
+@pytest.mark.by_turns
 def test_clients_at_once_get_their_own_answers(torch, made):
     where = made(torch)
     wrong, count = [], [0]
@@ -199,6 +202,7 @@ def tensors_of(server):
     return found
 
 
+@pytest.mark.by_turns
 def test_activations_of_requests_at_once_stay_within_memory(torch, tmp_path):
     """Each tensor of a request has 8 MiB, which is more than all weights: three are alive at most, and one while it is set
     aside. The engine has room for one request that runs and for the states of few, and is never asked for more."""
@@ -220,6 +224,7 @@ def test_activations_of_requests_at_once_stay_within_memory(torch, tmp_path):
             t.start()
         while any(t.is_alive() for t in threads):
             peak = max(peak, tensors_of(server))
+            time.sleep(0.005)
         budget = server.metric("swapnet_serve_engine_budget_bytes")
     assert all(answers[n] == (tmp_path / f"{n % count}.out").read_bytes() for n in range(at_once))
     assert 24 << 20 < peak - before <= budget + (32 << 20) < memory << 20, (before, peak, budget)
@@ -229,6 +234,7 @@ def test_activations_of_requests_at_once_stay_within_memory(torch, tmp_path):
     assert any(a == b for a, b in zip(groups, groups[1:]))  # and some took turns
 
 
+@pytest.mark.by_turns
 def test_engine_that_is_killed_comes_back_with_its_models(torch, made):
     where = made(torch)
     with serving(torch, where) as server:
@@ -241,6 +247,7 @@ def test_engine_that_is_killed_comes_back_with_its_models(torch, made):
         assert server.metric("swapnet_serve_engine_restarts_total") >= 1
 
 
+@pytest.mark.by_turns
 def test_model_that_is_no_model_is_reported_and_others_serve(torch, made):
     where = made(torch)
     broken = where / "models" / "broken" / "1"

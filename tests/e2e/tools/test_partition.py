@@ -64,6 +64,7 @@ def layers(store):
 
 # ---- what it is for ----
 
+@pytest.mark.by_turns
 def test_extract_of_build_is_equal(torch, disk):
     disk = pathlib.Path(disk)
     assert run(torch.python, harness.program_file("make_checkpoint"), disk).returncode == 0
@@ -133,6 +134,7 @@ def test_extract_of_build_of_all_kinds(torch, tmp_path):
     print(f"{len(paths)} built and verified, {whole} extracted whole, {len(paths) - whole} in part")
 
 
+@pytest.mark.by_turns
 def test_what_a_store_cannot_hold_is_said(torch, disk):
     """By every command whose user may expect all of the checkpoint."""
     disk = pathlib.Path(disk)
