@@ -20,10 +20,9 @@ def on(device, **extra):
     return {"STANDIN_DEVICE": device, "SWAPNET_DEVICE": "privateuseone"} | extra
 
 
-def both(torch, mode, *args, device, budget=96, timeout=120, **extra):
+def both(torch, mode, *args, device, budget=96, **extra):
     """(plain run, swapped run) of programs/unified.py, and no word on stderr that the test did not ask for."""
-    reference, run = harness.both(torch, "unified", str(STANDIN), mode, *args, budget=budget, env=on(device, **extra),
-                                  timeout=timeout)
+    reference, run = harness.both(torch, "unified", str(STANDIN), mode, *args, budget=budget, env=on(device, **extra))
     assert run.stats["unified"] == WAYS[device], run.describe()
     return reference, run
 
@@ -68,7 +67,7 @@ def test_moved_by_copying(torch113, device):
                                   "graph", "let_go_in_a_capture"])
 def test_either_side_sees_what_a_copy_would_hold(torch, mode, device):
     """Code that inspects tensors sees what it would see if everything had been copied."""
-    run = both(torch, mode, device=device, timeout=240)[1]
+    run = both(torch, mode, device=device)[1]
     assert run.own_lines() == [], run.describe()
     if mode == "changed" and device != "nano":
         assert run.record["notes"]["live"]["registered"] == 0, run.describe()
@@ -123,7 +122,7 @@ def test_unknown_streams_share_nothing(torch213):
 @pytest.mark.parametrize("device", ["orin", "thor"])
 def test_callback_of_the_device_is_not_waited_for(torch, device):
     """No thread waits for a device while it holds a lock that the device may be waiting for."""
-    run = both(torch, "called_back", device=device, timeout=30)[1]
+    run = both(torch, "called_back", device=device)[1]
     assert run.stats["unified_elided_bytes"] > 0 and run.own_lines() == [], run.describe()
 
 
@@ -136,7 +135,7 @@ def test_sharing_changes_nothing_that_programs_see(torch, mode):
 
 
 def test_compiled_in_a_child(torch213):
-    run = both(torch213, "compiled_child", device="thor", timeout=240)[1]
+    run = both(torch213, "compiled_child", device="thor")[1]
     assert run.stats["unified_elided_bytes"] > 0, run.describe()
     assert run.own_lines() == [], run.describe()
 
@@ -268,14 +267,14 @@ def test_beside_a_streamed_model(torch, device):
 @pytest.mark.parametrize("model, budget", [("transformer", 96), pytest.param("resnet101", 320, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("device", ["orin", "thor"])
 def test_models_are_shared_whole(torch, model, budget, device):
-    run = both(torch, "bits", model, device=device, budget=budget, timeout=300)[1]
+    run = both(torch, "bits", model, device=device, budget=budget)[1]
     assert run.stats["unified_elided_bytes"] == run.record["notes"]["shared_bytes"], run.describe()
     assert run.own_lines() == [], run.describe()
 
 
 def test_compiled_code_has_memory_of_its_own(torch213):
     """Nobody says what compiled code writes: everything gets memory of its own before it runs."""
-    run = both(torch213, "compiled", device="thor", timeout=240)[1]
+    run = both(torch213, "compiled", device="thor")[1]
     assert len(run.own_lines()) == 1 and "compiled code runs" in run.own_lines()[0], run.describe()
 
 
@@ -314,13 +313,16 @@ def test_device_tests_have_their_label():
     assert "-LE 'e2e|timed'" in (harness.REPO / "scripts" / "test").read_text() and "e2e-unified" not in listed("-LE", "e2e")
 
 
-@pytest.mark.parametrize("device", [pytest.param("discrete", marks=pytest.mark.slow), "orin"])
-def test_gpu_script(torch113, torch213, device):
-    """All of tests/gpu/run, in small, where it can go without a GPU; and what it says where there is none."""
+@pytest.mark.parametrize("device, parts", [
+    pytest.param("discrete", "moves,leaks,rules,models", marks=pytest.mark.slow, id="discrete"),
+    pytest.param("orin", "moves,leaks,rules,models", marks=pytest.mark.slow, id="orin"),
+    pytest.param("orin", "rules", id="orin-rules")])
+def test_gpu_script(torch113, torch213, device, parts):
+    """Each part of tests/gpu/run, in small, where it can go without a GPU; and what it says where there is none."""
     python = (torch213 if device == "discrete" else torch113).python
     command = [harness.REPO / "tests" / "gpu" / "run", "--python", python, "--build", harness.BUILD]
     env = harness.clean_env()
-    done = subprocess.run([*command, "--standin", device, "--small", "--jobs", "2"], capture_output=True, text=True, env=env)
+    done = subprocess.run([*command, "--standin", device, "--small", "--jobs", "2", "--parts", parts], capture_output=True, text=True, env=env)
     assert done.returncode == 0 and "0 failures" in done.stdout, done.stdout + done.stderr
     none = subprocess.run([*command, "--ctest"], capture_output=True, text=True, env=env | {"CUDA_VISIBLE_DEVICES": ""})
     assert none.returncode == 77 and none.stdout.startswith("gpu: skipped: "), none.stdout + none.stderr
