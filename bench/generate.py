@@ -29,11 +29,12 @@ from plan import MIB
 from sampler import Sampler
 
 MODELS = ("smollm_360m",)
-WARM_UP = 3
+WARM_UP = 2  # answers, each token of which is a pass
+SLOW = (runs.MMAP, runs.ACCELERATE)  # asked in every second round
 BANDWIDTH_BYTES = 256 * MIB
 VARIANTS = (runs.BESIDE, runs.SWAPNET, runs.MMAP, runs.ACCELERATE)
-COLUMNS = ("model", "budget", "MiB", "variant", "tokens/s", "ms/token", "x plain", "BW bound ms", "x bound", "x beside, paired",
-           "CPU ms/token", "read MiB/token", "prompt ms", "peak MiB", "same bits", "note")
+COLUMNS = ("model", "budget", "MiB", "variant", "tokens/s", "ms/token", "x plain", "BW bound ms", "x bound",
+           "x bound, paired", "CPU ms/token", "read MiB/token", "prompt ms", "peak MiB", "same bits", "note")
 
 
 class Lane:
@@ -57,18 +58,28 @@ class Lane:
             runs.say(f"{self.variant}: {end}")
             return None
 
+    def same_bits(self, plain):
+        expected = {answer["index"]: answer["hash"] for answer in plain.answers}
+        return all(answer["hash"] == expected[answer["index"]] for answer in self.answers) if self.answers else None
+
     def ask(self, index, sampler, keep):
         sampler.watch(self.group)
         answer = self._guard(lambda: self.worker.infer(index, runs.TIMEOUT_SECONDS))
         sampler.watch(None)
         if answer and keep:
-            self.answers.append(answer)
+            self.answers.append({**answer, "index": index})
         if answer:
             self.worker.wait_until_quiet()
 
     def of_token(self, what):
         """Medians of answers, of their tokens but the first."""
         return [statistics.median(answer[what][1:]) for answer in self.answers]
+
+    def pairs(self, other):
+        """Seconds of a token, its own and the other one's in the same round."""
+        theirs = dict(zip((answer["index"] for answer in other.answers), other.of_token("token_seconds")))
+        return [(seconds, theirs[answer["index"]])
+                for answer, seconds in zip(self.answers, self.of_token("token_seconds")) if answer["index"] in theirs]
 
     def median(self, what):
         return statistics.median(self.of_token(what)) if self.answers else None
@@ -111,6 +122,20 @@ class Bench:
         group = self.group_kind(f"swapnet-generate-{run.model}-{variant}", limit)
         return Lane(variant, group, run, run.begin(variant, f"{point}", budget, group, more))
 
+    def run_model(self, model):
+        run = runs.Runs(self.args, model)
+        facts = self.measure(run)
+        runs.say(f"{model}: weights {runs.mib(facts.weight_bytes)} MiB, other tensors {runs.mib(facts.activation_bytes)}, "
+                 f"base {runs.mib(facts.base_bytes)}")
+        group = self.group_kind(f"swapnet-generate-{model}-plain")
+        plain = Lane(runs.PLAIN, group, run, run.start(runs.PLAIN, "plain", group=group))
+        try:
+            for point in self.args.points:
+                self.run_point(run, facts, point, plain)
+        finally:
+            self.close()
+            plain.worker.close()
+
     def run_point(self, run, facts, point, plain):
         plain.answers = []
         chosen = [variant for variant in self.args.variants if variant != runs.ACCELERATE or point < 1]
@@ -124,14 +149,17 @@ class Bench:
             if keep:
                 measured.append(bandwidth.measure(shard, self.args.library, BANDWIDTH_BYTES))
             for lane in lanes if number % 2 else lanes[::-1]:
-                lane.ask(number, self.sampler, keep)
+                if lane.variant not in SLOW or number % 2:
+                    lane.ask(number, self.sampler, keep)
             runs.say(f"{run.model} at {plan.point_name(point)}: round {number}: " + ", ".join(
                 f"{lane.variant} {lane.median('token_seconds') * 1e3:.0f} ms" for lane in lanes if lane.answers))
         stats = {}
         for lane in self.lanes:
             stats |= {} if lane.ended else run.end(lane.worker)
         self.close()
-        self.rows += [self.row(run, facts, point, lane, lanes, statistics.median(measured), stats) for lane in lanes]
+        for lane in lanes:
+            self.rows.append(self.row(run, facts, point, lane, lanes, statistics.median(measured), stats))
+            runs.say("generate: " + "  ".join(cells(self.rows[-1])))
 
     def close(self):
         for lane in self.lanes:
@@ -144,7 +172,7 @@ class Bench:
         beside = next((other for other in lanes if other.variant == runs.BESIDE), None)
         compared = seconds and lane not in (plain, beside)
         floor = plan.missing(facts, budget) / speed
-        pairs = list(zip(lane.of_token("token_seconds"), beside.of_token("token_seconds"))) if compared and beside else []
+        pairs = lane.pairs(beside) if compared and beside else []
         return {"model": run.model, "point": plan.point_name(point), "budget_bytes": budget, "variant": lane.variant,
                 "token_s": seconds, "cpu_s": lane.median("token_cpu"), "plain_s": plain.median("token_seconds"),
                 "beside_s": beside and beside.median("token_seconds"), "bandwidth": speed, "floor_s": floor,
@@ -153,13 +181,19 @@ class Bench:
                 "read_bytes": lane.mean_bytes(), "missing_bytes": plan.missing(facts, budget),
                 "prompt_s": statistics.median(answer["token_seconds"][0] for answer in lane.answers) if lane.answers else None,
                 "peak_bytes": self.sampler.peaks(lane.group)["held"], "ended": lane.ended,
-                "same_bits": [a["hash"] for a in lane.answers] == [a["hash"] for a in plain.answers] if lane.answers else None,
+                "same_bits": lane.same_bits(plain),
                 "stats": stats if lane.variant == runs.SWAPNET else None, "answers": lane.answers}
 
 
+def ms(value):
+    return "" if value is None else f"{value * 1e3:.0f}"
+
+
+def ratio(value):
+    return "" if value is None else f"{value:.2f}"
+
+
 def cells(row):
-    ms = lambda value, digits=0: "" if value is None else f"{value * 1e3:.{digits}f}"
-    ratio = lambda value: "" if value is None else f"{value:.2f}"
     seconds = row["token_s"]
     return [row["model"], row["point"], f"{row['budget_bytes'] / MIB:.0f}", row["variant"],
             f"{1 / seconds:.2f}" if seconds else "", ms(seconds),
@@ -169,8 +203,8 @@ def cells(row):
 
 
 def main():
-    # Ends through the finally blocks, so that no worker and no cgroup is left behind.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    # Ends through the finally blocks, so that no worker and no cgroup is left behind, and shows what was measured.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     parser = runs.parser_of(__doc__)
     parser.add_argument("--models", type=options.list_of(language_names.NAMES), default=list(MODELS), help="comma-separated")
     parser.add_argument("--points", type=config.parse_points, default=[0.25, 0.5, 0.75, 1.1], help="percent of all weights")
@@ -181,19 +215,11 @@ def main():
     bench = Bench(args)
     if bench.no_limit:
         runs.say(f"{bench.no_limit}: every variant runs WITHOUT a memory limit")
-    for model in args.models:
-        run = runs.Runs(args, model)
-        facts = bench.measure(run)
-        runs.say(f"{model}: weights {runs.mib(facts.weight_bytes)} MiB, other tensors {runs.mib(facts.activation_bytes)}, "
-                 f"base {runs.mib(facts.base_bytes)}")
-        group = bench.group_kind(f"swapnet-generate-{model}-plain")
-        plain = Lane(runs.PLAIN, group, run, run.start(runs.PLAIN, "plain", group=group))
-        try:
-            for point in args.points:
-                bench.run_point(run, facts, point, plain)
-        finally:
-            bench.close()
-            plain.worker.close()
+    try:
+        for model in args.models:
+            bench.run_model(model)
+    except KeyboardInterrupt:
+        runs.say("interrupted; the table has what was finished")
     print(table.markdown_grid(COLUMNS, list(map(cells, bench.rows))))
     runs.say(f"load average {os.getloadavg()}")
     if args.json:

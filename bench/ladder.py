@@ -29,7 +29,7 @@ from plan import MIB
 STEPS, ROUNDS = 16, 3
 WARM_UP, WARM_UP_ANSWERS = 6, 2  # of pictures, and of language models, of whose answers each token is a pass
 LEAST_BYTES = 8 * MIB
-ROOM_FOR_ALL = 64 * MIB
+ROOM_PART = 8  # of the weights, beside all of them and the smallest budget
 PICTURES = tuple(name for name in config.KNOWN_MODELS if name not in variants.TRANSFORMERS)
 COLUMNS = ("budget MiB", "% of weights", "ms", "x plain", "read MiB", "hash", "same bits", "over MiB")
 
@@ -94,7 +94,7 @@ def main():
     rows = []
     try:
         smallest = smallest_of(run)
-        everything = run.facts["weight_bytes"] + smallest + ROOM_FOR_ALL
+        everything = run.facts["weight_bytes"] * (ROOM_PART + 1) // ROOM_PART + smallest
         for number, budget in enumerate(budgets(smallest, everything, args.steps)):
             rows.append(step(run, plain, number, budget))
             runs.say("ladder: " + "  ".join(cells(rows[-1])))

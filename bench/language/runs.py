@@ -98,7 +98,7 @@ class Runs:
 
     def end(self, worker):
         """Statistics of a worker with swapnet; {} of others."""
-        worker.quit()
+        worker.quit(TIMEOUT_SECONDS)
         worker.close()
         path = self.stats(worker.label)
         return json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
