@@ -35,6 +35,8 @@ STEPS = (0.5, 0.8, 1.1, 1.5, 2.0, 2.7, 3.6, 4.8, 6.4, 8.5, 11, 15)
 OPTIONS = ("--buffers", "32M", "--connections", "64", "--queue", "256")
 BESIDE = 64 * MIB
 TURNS_MOST = 32  # requests that one reading serves at most
+# Of models whose requests may be joined; without it lockstep is all that there is.
+JOINED = 'max_batch_size: 32 dynamic_batching { }\nparameters { key: "swapnet_bits" value { string_value: "batch" } }\n'
 MODELS = Path(__file__).resolve().parent / "edge" / "edge_models.py"
 
 
@@ -60,7 +62,8 @@ class Server:
                    str(memory), "--http-port", "0", "--threads", str(args.threads), "--policy", policy, *OPTIONS, *args.option]
         env = pythons.plain_environment() | {"SWAPNET_PYTHON": python, "SWAPNET_STORE": str(where / "store")}
         self.samples = samples
-        self.policy = policy + (", apart" if repository.name == "apart" else "")
+        self.policy = policy + ("" if repository.name == "models" else f", {repository.name}")
+        self.may_differ = repository.name == "joined"
         self.log = open(where / f"{self.policy}.log", "w+", encoding="utf-8")
         self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=env)
         for line in self.process.stderr:
@@ -85,7 +88,7 @@ class Server:
     def alone(self, sample, count=1):
         """Seconds of requests that are alone in the server."""
         rows = [open_loop.play(self.port, [(0, sample)])[0] for _ in range(count)]
-        assert all(row["status"] == 200 and row["same"] for row in rows), (self.policy, rows)
+        assert all(row["status"] == 200 and (row["same"] or self.may_differ) for row in rows), (self.policy, rows)
         return [row["done"] - row["sent"] for row in rows]
 
     def end(self):
@@ -139,6 +142,10 @@ def measure(args, python, where):
     kinds = [(where / "models", samples)]
     if args.apart:
         kinds.append((where / "apart", make_models(python, where / "apart", args.pixels, args.apart.split(","), args.threads)))
+    if args.join:
+        kinds.append((where / "joined", make_models(python, where / "joined", args.pixels, args.models.split(","), args.threads)))
+        for sample in samples:
+            (where / "joined" / sample.name / "config.pbtxt").write_text(JOINED)
     weights = sum(sample.bytes for sample in samples)
     memory = int(weights * args.part) + args.activations * MIB + BESIDE
     all_same = True
@@ -160,7 +167,8 @@ def measure(args, python, where):
         for step in args.steps:
             on_time = one_step(args, servers, step, alone, rows := [])
             write(args.csv, facts, rows)  # now: what was measured is there if the rest is not
-            all_same = all_same and all(row["same"] is not False for row in rows)
+            may_differ = {server.policy for server in servers if server.may_differ}
+            all_same = all_same and all(row["same"] is not False or row["policy"] in may_differ for row in rows)
             progress(f"{step} of one by one: " + ", ".join(f"{p} {v:.2f}" for p, v in on_time.items()))
             servers = [server for server in servers if on_time[server.policy] >= 0.5]
             if not servers:
@@ -189,6 +197,8 @@ def main():
                         help="run nothing: --plot STEM.svg, and STEM.csv with the points of its lines, which is small")
     parser.add_argument("--models", default="resnet101", help="that requests are for in turns, with a comma between them")
     parser.add_argument("--apart", help="as many models, which a second server of each policy has")
+    parser.add_argument("--join", action="store_true",
+                        help="a second server for each policy, in which requests are joined whatever becomes of their bits")
     parser.add_argument("--policies", default=",".join(POLICIES))
     parser.add_argument("--part", type=float, default=0.25, help="of the weights that has room in memory")
     parser.add_argument("--activations", type=int, default=64, help="MiB that the budget has for them and for states")

@@ -98,10 +98,12 @@ async def _play(port, protocol, jobs, images, patience_s):
                 asyncio.gather(*(exchange(port, r) for r in protocol.requests(job, images[job.image]))), patience_s)
             status = max(status for status, _ in answers)
         except (OSError, ValueError, asyncio.TimeoutError):
-            status = 0
+            status, answers = 0, []
+        why = next((answer[-200:].decode(errors="replace") for code, answer in answers if code != 200), "")
         return {"job": number, "networks": "+".join(n.name for n in job.members), "at": job.at, "sent": sent,
                 "done": time.monotonic() - began, "status": status,
-                "same": protocol.is_same(job, [answer for _, answer in answers]) if status == 200 else None}
+                "same": protocol.is_same(job, [answer for _, answer in answers]) if status == 200 else None,
+                **({"why": why} if why else {})}
 
     return await asyncio.gather(*(one(number, job) for number, job in enumerate(jobs)))
 
