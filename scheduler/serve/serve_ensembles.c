@@ -327,6 +327,8 @@ static void advance(struct swn_ensemble_run *run, uint64_t now)
             continue;
         }
         settle_early(run);
+        if (swn_ensemble_to_judge(run->ensemble, &run->progress) >= 0)
+            continue; /* by what was held until now */
         i = swn_ensemble_to_start(run->ensemble, &run->progress);
         if (i < 0 && !begin_early(run, now))
             break;

@@ -194,6 +194,18 @@ def test_an_early_step_that_fails_is_run_again_where_it_is_needed(tmp_path):
         assert (outputs(low), skipped(low)) == ({"DETECTED": LOW}, "reader")
 
 
+def test_early_steps_behind_early_steps_are_answered(tmp_path):
+    """The reader has run early, and the last step, which depends on what it says, too, before the detector says yes."""
+    repo = repository(tmp_path, detector="groups=8 slow_ms=10 missing=8", reader="groups=1 missing=8", last="groups=1 missing=8")
+    ensemble(repo, "cascade", ["DETECTED", "READ", "LAST"], ("detector", {"INPUT0": "IN"}, {"OUTPUT0": "DETECTED"}, ""),
+             ("reader", {"INPUT0": "IN"}, {"OUTPUT0": "READ"}, ABOVE),
+             ("last", {"INPUT0": "IN"}, {"OUTPUT0": "LAST"}, "condition { tensor: 'READ' max_above: -1 }"))
+    with front(repo, "--cascades", "preempt") as f:
+        f.ready()
+        for _ in range(2):
+            assert outputs(f.infer("cascade", body_of(tensor(HIGH, "IN")))) == {"DETECTED": HIGH, "READ": HIGH, "LAST": HIGH}
+
+
 def beside(repo, **models):
     """As aside, but the reader is Python: it has an engine of its own, and runs while the detector does."""
     models = {"detector": "groups=2"} | models
