@@ -10,7 +10,7 @@ import sys
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "programs", "shared"))
 from serve_backend import ELEMENT, ELEMENTS, ServeError, Tensor  # noqa: E402
 
-MAGIC, VERSION, STEPS = 0x6E657773, 9, 16
+MAGIC, VERSION, STEPS = 0x6E657773, 10, 64
 OPS = "READY LOAD LOADED UNLOAD UNLOADED RUN RAN STORE STORED DROP BUDGET BUDGETED".split()
 OP = {name: number for number, name in enumerate(OPS, 1)}
 
