@@ -28,7 +28,7 @@ foreach(name t_unified t_device t_swapper t_pinned_cache t_host_register t_bounc
     set(${name}_LINK -Wl,-rpath,${PROJECT_BINARY_DIR}/tests/fakes)
 endforeach()
 # One thread, and no engine: nothing for the thread sanitizer, under which some of them take a minute.
-set(unit_tests_without_threads t_config t_partition_minmax t_divide t_access_order t_pickle t_reading_time t_plan t_plan_pieces t_queue_depth t_verify_log t_safetensors t_size t_torch_version t_backend_file t_torch_link t_checksum t_hook_baseline t_zip t_json_tensor t_oip t_oip_inflate t_model_config
+set(unit_tests_without_threads t_config t_partition_minmax t_divide t_access_order t_pickle t_reading_time t_plan t_plan_pieces t_queue_depth t_verify_log t_safetensors t_size t_torch_version t_backend_file t_torch_link t_checksum t_hook_baseline t_zip t_json_tensor t_oip t_oip_classes t_oip_inflate t_model_config
     t_serve_party t_serve_queue t_repository t_server_metrics t_completion t_completion_exact t_lane_policy t_lane_estimate t_lane_foretell t_lane_time t_several t_deadlines t_peers t_shared_prefix t_lane_online t_task_exact t_task_lookahead
     t_task_policies t_simulation t_lane_run t_task_table t_workload)
 foreach(source IN LISTS unit_tests)
@@ -78,8 +78,10 @@ set_target_properties(t_hook_alloc PROPERTIES ENABLE_EXPORTS TRUE)
 target_compile_definitions(t_hook_alloc PRIVATE
     STANDIN_C10="$<TARGET_FILE:standin-c10>" STANDIN_BACKEND="$<TARGET_FILE:standin-c10-backend>")
 add_dependencies(t_hook_alloc standin-c10 standin-c10-backend)
-target_compile_definitions(t_torch_link PRIVATE FAKES="${PROJECT_BINARY_DIR}/tests/fakes")
-add_dependencies(t_torch_link standin-asks standin-c10-1 standin-c10-2 standin-torch_cpu-1 standin-torch_cpu-2)
+if(TARGET t_torch_link) # not under the thread sanitizer
+    target_compile_definitions(t_torch_link PRIVATE FAKES="${PROJECT_BINARY_DIR}/tests/fakes")
+    add_dependencies(t_torch_link standin-asks standin-c10-1 standin-c10-2 standin-torch_cpu-1 standin-torch_cpu-2)
+endif()
 
 set_tests_properties(t_unified t_device t_swapper t_pinned_cache t_host_register t_bounce PROPERTIES LABELS unified)
 set_tests_properties(t_swapper PROPERTIES TIMEOUT 900) # a minute of two idle processors under the thread sanitizer
