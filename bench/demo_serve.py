@@ -17,7 +17,7 @@ from pathlib import Path
 
 sys.path.insert(1, str(Path(__file__).resolve().parent / "lib"))
 
-import cgroup
+import bench_cgroup as cgroup
 import pythons
 import table
 import variants

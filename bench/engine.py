@@ -14,7 +14,7 @@ from pathlib import Path
 sys.path.insert(1, str(Path(__file__).resolve().parent / "lib"))
 
 import bandwidth
-import cgroup
+import bench_cgroup as cgroup
 import config as options
 import engine_table
 import lane as lanes

@@ -17,7 +17,7 @@ from pathlib import Path
 sys.path[1:1] = [str(Path(__file__).resolve().parent / part) for part in ("language", "lib")]
 
 import bandwidth
-import cgroup
+import bench_cgroup as cgroup
 import config
 import language_names
 import options

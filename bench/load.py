@@ -11,7 +11,7 @@ import sys
 
 sys.path.insert(1, str(pathlib.Path(__file__).resolve().parent / "lib"))
 
-import cgroup
+import bench_cgroup as cgroup
 import facts as measuring
 import load_config
 import load_run

@@ -20,7 +20,7 @@ from pathlib import Path
 
 import masa_serving as serving
 
-import cgroup
+import bench_cgroup as cgroup
 import masa_jobs
 import masa_servers
 import pythons

@@ -24,7 +24,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 sys.path[1:1] = [str(HERE / folder) for folder in ("lib", "serving", "tasks")]
 
-import cgroup
+import bench_cgroup as cgroup
 import masa_jobs
 import masa_servers
 import pythons

@@ -8,7 +8,7 @@ import sys
 sys.path.insert(1, str(pathlib.Path(__file__).resolve().parent / "lib"))
 
 import bandwidth
-import cgroup
+import bench_cgroup as cgroup
 import config as options
 import facts as measuring
 import lane as lanes

@@ -13,7 +13,7 @@ from pathlib import Path
 sys.path.insert(1, str(Path(__file__).resolve().parent / "lib"))
 
 import bandwidth
-import cgroup
+import bench_cgroup as cgroup
 import facts as measuring
 import plan
 import pythons

@@ -10,7 +10,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 sys.path[1:1] = [str(HERE / "lib"), str(HERE / "serving")]
 
-import cgroup
+import bench_cgroup as cgroup
 import pythons
 import table
 import variants

@@ -9,7 +9,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 sys.path[1:1] = [str(HERE.parent / "lib")]
 
-import cgroup
+import bench_cgroup as cgroup
 import pythons
 import variants
 import weights_file

@@ -183,11 +183,12 @@ def main():
     with opened(target) as fd, tempfile.TemporaryDirectory(dir=target, prefix=".making-") as work:
         with contextlib.suppress(OSError):  # where there are no locks, nobody gets the one to remove it
             fcntl.flock(fd, fcntl.LOCK_SH)
-        add_user(fd, os.path.realpath(shipped))
         builder = Builder(info, recipe, pathlib.Path(work), max(1, int(jobs)))
         for kind in wanted:
             say(f"building {names[kind]} for PyTorch {info['VERSION']}")
-            os.replace(builder.build(kind), os.path.join(target, names[kind]))
+            built = builder.build(kind)
+            add_user(fd, os.path.realpath(shipped))  # nothing is there of one for which nothing could be built
+            os.replace(built, os.path.join(target, names[kind]))
             say(f"{os.path.join(target, names[kind])} is there")
     with contextlib.suppress(OSError):
         remove_replaced(target)

@@ -13,7 +13,7 @@ import pytest
 import harness
 
 BENCH = harness.REPO / "bench"
-sys.path += [str(BENCH), str(BENCH / "lib")]  # behind our own: both have a cgroup.py
+sys.path += [str(BENCH), str(BENCH / "lib")]
 
 import child  # noqa: E402
 import lane as lanes  # noqa: E402

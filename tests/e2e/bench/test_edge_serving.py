@@ -7,7 +7,7 @@ import pytest
 import harness
 
 BENCH = harness.REPO / "bench"
-sys.path += [str(BENCH / folder) for folder in (".", "lib", "serving", "edge")]  # behind our own: both have a cgroup.py
+sys.path += [str(BENCH / folder) for folder in (".", "lib", "serving", "edge")]
 
 import edge_results  # noqa: E402
 import open_loop  # noqa: E402

@@ -4,7 +4,7 @@ import sys
 import harness
 
 BENCH = harness.REPO / "bench"
-sys.path += [str(BENCH), str(BENCH / "lib"), str(BENCH / "language")]  # behind our own: both have a cgroup.py
+sys.path += [str(BENCH), str(BENCH / "lib"), str(BENCH / "language")]
 
 import experts  # noqa: E402
 import ladder  # noqa: E402

@@ -6,11 +6,10 @@ import sys
 
 import pytest
 
-import cgroup  # noqa: F401 - the tests' own, for all of them: masa_serving imports the bench's under the same name
 import harness
 
 BENCH = harness.REPO / "bench"
-sys.path += [str(BENCH / folder) for folder in (".", "lib", "serving", "tasks")]  # behind our own: both have a cgroup.py
+sys.path += [str(BENCH / folder) for folder in (".", "lib", "serving", "tasks")]
 
 import masa_jobs as jobs  # noqa: E402
 import masa_cascades  # noqa: E402

@@ -9,7 +9,7 @@ import cgroup
 import harness
 
 BENCH = harness.REPO / "bench"
-sys.path += [str(BENCH), str(BENCH / "lib")]  # behind our own: both have a cgroup.py
+sys.path += [str(BENCH), str(BENCH / "lib")]
 MIB = harness.MIB
 SMALL = """
 import sys
