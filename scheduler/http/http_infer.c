@@ -269,23 +269,19 @@ static enum swn_coding compress(struct swn_http_request *r, struct swn_coding_pa
     return coding;
 }
 
-/* Outputs of which the request wants classes become texts in a slot; `tensors` describe them as long as the answer
- * does. */
-static int classify(struct swn_http_request *r, struct swn_oip_answer *answer, struct swn_wire_tensor *tensors)
+/* Outputs of which the request wants classes become texts in a slot. */
+static int classify(struct swn_http_request *r, struct swn_oip_answer *answer)
 {
     struct swn_infer *infer = r->job.infer;
-    struct swn_kept_slot *kept = calloc(1, sizeof *kept);
+    struct swn_kept_slot *kept;
     uint64_t rooms[SWN_WIRE_TENSORS], all = 0;
+    int is_wanted = 0, rc;
     char *at;
-    int rc;
 
-    if (!kept)
-        return swn_oip_fail(&r->job.error, 503, "out of memory");
-    kept->next = infer->kept;
-    infer->kept = kept;
     for (unsigned i = 0; i < answer->count; i++) {
         const struct swn_oip_answer_output *o = &answer->outputs[i];
         rooms[i] = 0;
+        is_wanted |= o->classes != 0;
         if (o->classes &&
             swn_oip_classes_room(o->tensor, o->classes, infer->has_batch, infer->labels, &rooms[i], &r->job.error))
             return -EINVAL;
@@ -293,6 +289,16 @@ static int classify(struct swn_http_request *r, struct swn_oip_answer *answer, s
         if (__builtin_add_overflow(all, rooms[i], &all))
             return swn_oip_fail(&r->job.error, 500, "the classes are larger than the buffer");
     }
+    if (!is_wanted)
+        return 0;
+    kept = calloc(1, sizeof *kept);
+    infer->classes = calloc(answer->count, sizeof *infer->classes);
+    if (!kept || !infer->classes) {
+        free(kept);
+        return swn_oip_fail(&r->job.error, 503, "out of memory");
+    }
+    kept->next = infer->kept;
+    infer->kept = kept;
     rc = all ? swn_slot_take(buffer_of(r), all, &kept->slot) : 0;
     if (rc)
         return swn_oip_fail(&r->job.error, rc == -EFBIG ? 500 : 503,
@@ -304,20 +310,11 @@ static int classify(struct swn_http_request *r, struct swn_oip_answer *answer, s
         if (!o->classes)
             continue;
         swn_oip_classes_write(o->tensor, o->data, o->classes, infer->has_batch, infer->labels, at, rooms[i],
-                              &tensors[i]);
-        o->tensor = &tensors[i];
+                              &infer->classes[i]);
+        o->tensor = &infer->classes[i];
         o->data = at;
     }
     return 0;
-}
-
-static int wants_classes(const struct swn_oip_answer *answer)
-{
-    uint32_t any = 0;
-
-    for (unsigned i = 0; i < answer->count; i++)
-        any |= answer->outputs[i].classes;
-    return any != 0;
 }
 
 /* The answer's JSON into a slot. */
@@ -372,15 +369,8 @@ struct MHD_Response *swn_http_infer_answer(struct swn_http_request *r, uint64_t 
         return NULL;
     answer.skipped = infer->skipped;
     answer.bits = infer->may_differ ? SWN_OIP_BATCH : SWN_OIP_EXACT;
-    if (wants_classes(&answer)) {
-        infer->classes = calloc(SWN_WIRE_TENSORS, sizeof *infer->classes);
-        if (!infer->classes) {
-            swn_oip_fail(&r->job.error, 503, "out of memory");
-            return NULL;
-        }
-        if (classify(r, &answer, infer->classes))
-            return NULL;
-    }
+    if (classify(r, &answer))
+        return NULL;
     if (write_text(r, &answer, &text_bytes))
         return NULL;
     count = gather(r, &answer, text_bytes, parts, bytes);

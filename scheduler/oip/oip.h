@@ -41,7 +41,7 @@ struct swn_oip_input {
 struct swn_oip_output {
     char name[SWN_WIRE_TENSOR_NAME];
     uint8_t is_binary; /* how the client wants its data */
-    uint32_t classes;  /* as texts of the largest numbers of each sample, so many: oip_classes.h. 0: as it is */
+    uint32_t classes;  /* how many texts the client wants of each sample instead (oip_classes.h); 0: its numbers */
 };
 
 struct swn_oip_request {

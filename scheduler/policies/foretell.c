@@ -107,9 +107,9 @@ static uint32_t add_step(struct swn_lane_step *steps, uint32_t count, uint32_t m
     return count + 1;
 }
 
-/* A model that is as likely as that has its groups read in the place of what nobody has asked for. What lies there is
- * mostly what the next request begins with, and would be read again if the guess was wrong; if it was right, only as
- * much is gained as the disk would have rested. */
+/* The engine reads the groups of an expected model in the place of weights that no queued request needs, if the model
+ * is that likely. Those weights are mostly what the next request begins with. A wrong guess has the disk read them
+ * again; a right one saves only the time in which the disk would have been idle. */
 #define DISPLACES 0.75
 
 /* Behind all that is known to come: the groups of models that may be asked next. What is not that likely is read only

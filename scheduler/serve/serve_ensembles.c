@@ -5,6 +5,7 @@
  * sent. A step that fails ends the whole.
  */
 #define _GNU_SOURCE
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -216,6 +217,8 @@ static int start_step(struct swn_ensemble_run *run, unsigned i, const struct ste
 
     if (model && model->config && model->config->ensemble) /* two could call each other for ever */
         return swn_oip_fail(&run->job->error, 503, "model '%s' of step %u is an ensemble itself", step->model, i);
+    if (maker && model && !swn_outputs_has_room_early(run->s, model))
+        return -ENOSPC; /* what it makes would be thrown away */
     to = calloc(1, sizeof *to);
     infer = calloc(1, sizeof *infer);
     if (!to || !infer) {
@@ -301,12 +304,6 @@ static int begin_early(struct swn_ensemble_run *run, uint64_t now)
 
     if (i < 0 || !run->steps[maker])
         return 0;
-    const struct swn_ensemble_step *step = &run->ensemble->steps[i];
-    const struct swn_served *model = swn_models_find(run->s, step->model, step->version);
-    if (model && !swn_outputs_has_room_early(run->s, model)) { /* what it makes would be thrown away */
-        run->progress.has_failed[i] = 1;
-        return 1;
-    }
     if (start_step(run, (unsigned)i, run->steps[maker], now)) {
         run->progress.has_failed[i] = 1;
         run->job->error.status = 200;

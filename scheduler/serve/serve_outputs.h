@@ -4,7 +4,8 @@
 
 #include "scheduler/serve/serving_internal.h"
 
-/* Whether an answer of the model, as far as the last one tells, may lie in the buffer though nobody may ask for it. */
+/* Whether the buffer has room for outputs as large as the model's last ones, of a step that runs early and whose
+ * outputs no request may need in the end. */
 int swn_outputs_has_room_early(struct swn_serving *s, const struct swn_served *model);
 
 /* Before the request's last group: room as large as the model's last answer, if that is small and known. 1 and *room,

@@ -41,7 +41,7 @@ struct swn_serve_item {
 struct swn_serve_queue {
     struct swn_serve_item *first, *last;
     size_t count, waiting; /* waiting: not begun */
-    size_t early;          /* those with an upstream: nobody waits for them, so they take no place from others */
+    size_t early;          /* steps with an upstream: no client waits for them yet, so queue limits leave them out */
 };
 
 void swn_serve_queue_add(struct swn_serve_queue *q, struct swn_serve_item *item);

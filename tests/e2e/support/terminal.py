@@ -5,6 +5,8 @@ import subprocess
 import termios
 import time
 
+from harness import HANG_S
+
 
 class Terminal:
     """A program that has one of its own, and what is on it."""
@@ -25,7 +27,7 @@ class Terminal:
             pass
         return self.shown
 
-    def wait(self, timeout=400):
+    def wait(self, timeout=HANG_S):
         """The program's exit status. A terminal holds 4 KiB that nobody has read, and the program waits then."""
         end = time.monotonic() + timeout
         while self.process.poll() is None:
