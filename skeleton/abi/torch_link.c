@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include "skeleton/abi/torch_link.h"
 
+#include <assert.h>
 #include <dlfcn.h>
 #include <errno.h>
 #include <limits.h>
@@ -10,8 +11,6 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
-
-#include "base/fd_registry.h"
 
 #ifndef MFD_NOEXEC_SEAL
 #define MFD_NOEXEC_SEAL 8U
@@ -132,23 +131,41 @@ static int memory_file(void)
     return fd < 0 && errno == EINVAL ? memfd_create(SWN_TORCH_LINK, MFD_CLOEXEC) : fd;
 }
 
-/* The descriptor stays open: the dynamic loader, and who asks it, know the library by a path with its number. */
+/* This thread's, by its number: a debugger opens what it is told, and must not find a file of its own there. */
+static void path_of(int fd, char *path, size_t size)
+{
+    char self[64] = "";
+    ssize_t n = readlink("/proc/thread-self", self, sizeof self - 1);
+    snprintf(path, size, "/proc/%s/fd/%d", n > 0 ? self : "thread-self", fd);
+}
+
+/* The path is another file's as soon as the descriptor is closed, so the library goes by its name alone from then on.
+ */
+static int load_from(int fd, char *why, size_t why_size)
+{
+    char path[128];
+    path_of(fd, path, sizeof path);
+    void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    struct link_map *map = NULL;
+    if (!library || dlinfo(library, RTLD_DI_LINKMAP, &map)) {
+        snprintf(why, why_size, "cannot name PyTorch's libraries: %s", dlerror());
+        return -ENOEXEC;
+    }
+    static_assert(sizeof SWN_TORCH_LINK <= sizeof "/proc/1/task/1/fd/0", "the name takes its path's place");
+    memcpy(map->l_name, SWN_TORCH_LINK, sizeof SWN_TORCH_LINK);
+    return 0;
+}
+
 static int load(const struct image *image, size_t size, char *why, size_t why_size)
 {
-    char path[64];
-    int fd = swn_fd_registry(memory_file()), error = errno;
+    int fd = memory_file(), error = errno;
     if (fd >= 0) {
         ssize_t written = write(fd, image, size);
         error = written < 0 ? errno : ENOSPC;
-        if (written == (ssize_t)size) {
-            snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
-            if (dlopen(path, RTLD_NOW | RTLD_LOCAL))
-                return 0;
-            snprintf(why, why_size, "cannot name PyTorch's libraries: %s", dlerror());
-            swn_fd_registry_close(fd);
-            return -ENOEXEC;
-        }
-        swn_fd_registry_close(fd);
+        int rc = written == (ssize_t)size ? load_from(fd, why, why_size) : 1;
+        close(fd);
+        if (rc <= 0)
+            return rc;
     }
     snprintf(why, why_size, "cannot name PyTorch's libraries: %s", strerror(error));
     return -error;
