@@ -74,12 +74,15 @@ def identity(name, dtype, dims, batch=8, more="", delay=0, optional=()):
                        + (f"Tuple[{types}]" if len(names) > 1 else "Tensor") + f":\n    return {result}\n")
 
 
-def sums(name, in_dtype, out0, out1, dims=(16,), batch=8, swapped=(), versions=(1,), more="", names=None):
-    """OUTPUT0 is the sum and OUTPUT1 the difference; in `swapped` versions it is the other way round."""
+def sums(name, in_dtype, out0, out1, dims=(16,), batch=8, swapped=(), versions=(1,), more="", names=None, labels=0):
+    """OUTPUT0 is the sum and OUTPUT1 the difference; in `swapped` versions it is the other way round. OUTPUT0 has so many labels."""
     n = names or ["INPUT0", "INPUT1"] + (["OUTPUT__0", "OUTPUT__1"] if name.startswith("libtorch") else ["OUTPUT0", "OUTPUT1"])
     python = "object" in (in_dtype, out0, out1)
-    config(name, batch, [(n[0], in_dtype, dims, ""), (n[1], in_dtype, dims, "")], [(n[2], out0, dims, ""), (n[3], out1, dims, "")],
+    file = 'label_filename: "output0_labels.txt"' if labels else ""
+    config(name, batch, [(n[0], in_dtype, dims, ""), (n[1], in_dtype, dims, "")], [(n[2], out0, dims, file), (n[3], out1, dims, "")],
            more + ("" if python else "\n" + platform(name)))
+    if labels:
+        (where / name / "output0_labels.txt").write_text("".join(f"label{i}\n" for i in range(labels)))
     for number in versions:
         first, second = "-+" if number in swapped else "+-"
         if python:

@@ -69,7 +69,15 @@ def raw_models():
         more = {"versions": [1, 2, 3], "swapped": [2, 3], "more": f"version_policy {{ {policy} }}"} if policy else {}
         for word, batch in (("", 8), ("_nobatch", 0)):
             for kind in ("libtorch", "onnx"):
-                yield sums(f"{kind}{word}_{a}_{b}_{c}", a, b, c, batch=batch, **more)
+                yield sums(f"{kind}{word}_{a}_{b}_{c}", a, b, c, batch=batch, labels=16, **more)
+
+
+def variable_models():
+    for name, in_dtype, out0, out1, dims in (("float32_int64_int64", "float32", "int64", "int64", 2),
+                                             ("float32_int32_int64", "float32", "int32", "int64", 3)):
+        for word, batch in (("", 8), ("_nobatch", 0)):
+            for kind in ("libtorch", "onnx"):
+                yield sums(f"{kind}{word}_{name}", in_dtype, out0, out1, batch=batch, dims=[-1] * dims, labels=32)
 
 
 IO_NAMES = {"io_index": "INPUT__0 INPUT__1 OUTPUT__0 OUTPUT__1", "output_index": "INPUT0 INPUT1 OUTPUT__0 OUTPUT__1",
@@ -122,7 +130,16 @@ SUITES = [
     Suite("L0_infer/infer_test.py", list(raw_models()), timeout_s=1200,
           environment={"BACKENDS": "onnx libtorch", "ENSEMBLES": "0", "CPU_ONLY": "1", "NOBATCH": "1", "USE_GRPC": "1", "USE_HTTP": "1"},
           only=tuple(f"InferTest.test_raw_{kind}" for kind in ("uuu bbb sss iii lll fff bii ibb ibs fuu uff iff fii version_latest_1 version_latest_2 version_all "
-                                                               "version_specific_1 version_specific_1_3").split())),
+                                                               "version_specific_1 version_specific_1_3").split())
+          + tuple(f"InferTest.test_{word}_{kind}" for word in ("class", "mix") for kind in "bbb sss iii lll fff iff".split())),
+    Suite("L0_infer_variable/infer_variable_test.py", list(variable_models()), timeout_s=600,
+          only=tuple(f"InferVariableTest.test_{word}_{kind}" for word in ("raw", "class") for kind in ("fll", "fil"))),
+    Suite("L0_parameters/class_count_test.py", [
+        ["python", {"name": name, "source": "class Model:\n    def __call__(self, INPUT0):\n        return {'OUTPUT0': INPUT0}\n",
+                    "batch": 64, "inputs": [["INPUT0", dtype, [-1], ""]], "outputs": [["OUTPUT0", dtype, [-1], ""]]}]
+        for name, dtype in (("identity_fp32", "float32"), ("identity_bytes", "object"))],
+        known={"test_classificattion_unsupported_data_type": SENTENCE,
+               "test_classification_output_tensor_too_large": "outputs of more than a million elements have classes, too"}),
     Suite("L0_nan_inf/nan_inf_test.py", [["python", {"name": "nan_inf_output", "source": NAN_INF, "inputs": [["INPUT0", "float32", [-1], ""]],
                                                     "outputs": [["OUTPUT0", "float32", [-1], ""]]}]]),
     Suite("L0_server_status/server_status_test.py", only=("ServerMetadataTest",), models=[
