@@ -135,11 +135,10 @@ def read_users(fd):
 
 
 def add_user(fd, shipped):
-    users = read_users(fd)
-    if shipped not in users:
-        with open(os.open(USERS, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600, dir_fd=fd), "w", encoding="utf-8",
-                  errors="surrogateescape") as file:
-            file.write("".join(f"{user}\n" for user in [*users, shipped]))
+    """Appends a line, as others may do at the same time."""
+    if shipped not in read_users(fd):
+        with open(os.open(USERS, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600, dir_fd=fd), "wb", 0) as file:
+            file.write(os.fsencode(f"{shipped}\n"))
 
 
 def build_of(shipped):
