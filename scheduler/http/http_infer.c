@@ -309,8 +309,9 @@ static int classify(struct swn_http_request *r, struct swn_oip_answer *answer)
         struct swn_oip_answer_output *o = &answer->outputs[i];
         if (!o->classes)
             continue;
-        swn_oip_classes_write(o->tensor, o->data, o->classes, infer->has_batch, infer->labels, at, rooms[i],
-                              &infer->classes[i]);
+        if (swn_oip_classes_write(o->tensor, o->data, o->classes, infer->has_batch, infer->labels, at,
+                                  &infer->classes[i]))
+            return swn_oip_fail(&r->job.error, 503, "out of memory");
         o->tensor = &infer->classes[i];
         o->data = at;
     }

@@ -14,13 +14,13 @@ struct output_labels {
     char output[SWN_WIRE_TENSOR_NAME];
     char *text;
     uint32_t *ends; /* of each line, and before the first of these 0: a line begins where the one before it ends */
-    size_t count, longest;
+    size_t count, longest, bytes; /* bytes: of all lines */
 };
 
 struct swn_labels {
     atomic_uint holders;
     unsigned count;
-    size_t bytes; /* of all texts */
+    size_t bytes; /* of memory for all of them */
     struct output_labels of[SWN_WIRE_TENSORS];
 };
 
@@ -51,25 +51,30 @@ static void take_lines(struct output_labels *to, const char *text, size_t bytes)
         to->longest = length > to->longest ? length : to->longest;
         text = newline ? newline + 1 : end;
     }
+    to->bytes = used;
 }
 
 int swn_labels_add(struct swn_labels *labels, const char *output, const char *text, size_t bytes)
 {
     struct output_labels *to = &labels->of[labels->count];
-    size_t lines = 1, length = 0;
+    size_t lines = 1, length = 0, all;
 
-    if (bytes > SWN_LABELS_BYTES - labels->bytes)
+    if (bytes > SWN_LABELS_BYTES)
         return -EFBIG;
     if (labels->count == SWN_WIRE_TENSORS)
         return -E2BIG;
     if (!swn_utf8_is_valid(text, bytes))
         return -EILSEQ;
     for (size_t i = 0; i < bytes; i++) {
+        int is_end = text[i] == '\n' || (text[i] == '\r' && (i + 1 == bytes || text[i + 1] == '\n'));
         lines += text[i] == '\n';
-        length = text[i] == '\n' ? 0 : length + 1;
+        length = is_end ? 0 : length + 1;
         if (length > SWN_LABEL_BYTES)
             return -EFBIG;
     }
+    all = bytes + (lines + 1) * sizeof *to->ends;
+    if (all > SWN_LABELS_BYTES - labels->bytes)
+        return -EFBIG;
     *to = (struct output_labels){.text = malloc(bytes + 1), .ends = calloc(lines + 1, sizeof *to->ends)};
     if (!to->text || !to->ends) {
         free(to->text);
@@ -79,7 +84,7 @@ int swn_labels_add(struct swn_labels *labels, const char *output, const char *te
     snprintf(to->output, sizeof to->output, "%s", output);
     take_lines(to, text, bytes);
     labels->count++;
-    labels->bytes += bytes;
+    labels->bytes += all;
     return 0;
 }
 
@@ -119,9 +124,11 @@ const char *swn_labels_get(const struct swn_labels *labels, const char *output, 
     return of->text + of->ends[class];
 }
 
-size_t swn_labels_longest(const struct swn_labels *labels, const char *output)
+size_t swn_labels_room(const struct swn_labels *labels, const char *output, size_t classes)
 {
     const struct output_labels *of = find(labels, output);
 
-    return of ? of->longest : 0;
+    if (!of)
+        return 0;
+    return classes < of->count && classes * of->longest < of->bytes ? classes * of->longest : of->bytes;
 }

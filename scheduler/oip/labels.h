@@ -10,16 +10,16 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define SWN_LABELS_BYTES ((size_t)1 << 20) /* of all files of a model */
+#define SWN_LABELS_BYTES ((size_t)1 << 20) /* of all labels of a model, with 4 for each line */
 #define SWN_LABEL_BYTES 1023               /* of one label */
 
 struct swn_labels;
 
 /* None yet, with one holder. NULL: no memory. */
 struct swn_labels *swn_labels_new(void);
-/* Those of the output of that name; the text is copied. A line may end with CR and LF. 0; -EFBIG: the model's texts, or
- * a label, are larger than that; -EILSEQ: it is no UTF-8; -E2BIG: more outputs than a model has; -ENOMEM. Only while
- * there is one holder. */
+/* Those of the output of that name; the text is copied. A line may end with CR and LF. 0; -EFBIG: the model's labels,
+ * or one of them, are larger than that; -EILSEQ: it is no UTF-8; -E2BIG: more outputs than a model has; -ENOMEM. Only
+ * while there is one holder. */
 int swn_labels_add(struct swn_labels *labels, const char *output, const char *text, size_t bytes);
 
 /* Both take NULL, too: no labels. Thread-safe. */
@@ -28,7 +28,7 @@ void swn_labels_drop(struct swn_labels *labels);
 
 /* The label of a class of that output, without a terminator and *bytes long; NULL: it has none. */
 const char *swn_labels_get(const struct swn_labels *labels, const char *output, uint64_t class, size_t *bytes);
-/* Bytes of the longest label of that output. */
-size_t swn_labels_longest(const struct swn_labels *labels, const char *output);
+/* Bytes that the labels of so many different classes of that output have at most. */
+size_t swn_labels_room(const struct swn_labels *labels, const char *output, size_t classes);
 
 #endif

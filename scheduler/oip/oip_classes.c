@@ -7,14 +7,15 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define LENGTH_BYTES 4
-#define CLASS_TEXT 12   /* ":CLASS:" */
-#define INTEGER_TEXT 20 /* digits and sign */
-#define FLOAT_TEXT 48   /* %f of the largest FP32: 39 digits, the sign, the point and 6 more */
-#define DOUBLE_TEXT 320 /* the same of FP64: 309 digits */
-#define CLASSES_MOST UINT32_MAX
+#define CLASS_TEXT 12         /* ":CLASS:" */
+#define INTEGER_TEXT 20       /* digits and sign */
+#define FLOAT_TEXT 48         /* %f of the largest FP32: 39 digits, the sign, the point and 6 more */
+#define DOUBLE_TEXT 320       /* the same of FP64: 309 digits */
+#define ELEMENTS_MOST 1000000 /* as in Triton: what a thread of the front computes for one answer is bounded */
 
 struct sample {
     enum swn_element element;
@@ -26,6 +27,12 @@ struct sample {
 struct division {
     uint64_t samples, elements; /* of a sample */
     uint32_t classes;           /* of a sample */
+};
+
+/* An element whose number has been read: keys are in the order of numbers. */
+struct candidate {
+    uint64_t key;
+    uint32_t class;
 };
 
 static int has_order(enum swn_element element)
@@ -65,16 +72,16 @@ int swn_oip_classes_room(const struct swn_wire_tensor *t, uint32_t count, int ha
     struct division d;
 
     if (!has_order(t->element))
-        return swn_oip_fail(error, 400, "class result not available for output '%s' due to unsupported type '%s'",
+        return swn_oip_fail(error, 400, "'%s': class result not available for output due to unsupported type '%s'",
                             t->name, swn_element_name(t->element));
     if (swn_wire_tensor_bytes(t, &bytes) || swn_wire_tensor_elements(t, &elements) || bytes != t->bytes)
         return swn_oip_fail(error, 500, "output '%s' does not have the bytes of its shape", t->name);
-    if (elements > CLASSES_MOST)
-        return swn_oip_fail(error, 400, "output '%s' has too many elements for classes", t->name);
+    if (elements > ELEMENTS_MOST)
+        return swn_oip_fail(error, 400, "'%s': classification output tensor too large: at most %d elements", t->name,
+                            ELEMENTS_MOST);
     d = divide(t, count, has_batch);
-    each += swn_labels_longest(labels, t->name);
-    /* Below 2^32 texts of at most 4 MiB and some: no overflow. */
-    *room = elements ? d.samples * d.classes * each + (d.classes + 1) * sizeof(uint32_t) : 0;
+    /* At most 10^6 texts and 1 MiB of labels for each of at most 10^6 samples: no overflow. */
+    *room = elements ? d.samples * (d.classes * each + swn_labels_room(labels, t->name, d.classes)) : 0;
     return 0;
 }
 
@@ -116,31 +123,45 @@ static int is_signed(enum swn_element element)
            element == SWN_ELEMENT_INT64;
 }
 
-/* Whether class a comes before class b. */
-static int comes_before(const struct sample *s, uint32_t a, uint32_t b)
+/* NaNs come behind all others, and both zeros are one number. */
+static uint64_t float_key(double value)
 {
-    if (is_float(s->element)) {
-        double x = load_double(s, a), y = load_double(s, b);
-        if (isnan(x) || isnan(y))
-            return isnan(x) && isnan(y) ? a < b : isnan(y);
-        return x != y ? x > y : a < b;
-    }
-    if (is_signed(s->element)) {
-        int64_t x = load_signed(s, a), y = load_signed(s, b);
-        return x != y ? x > y : a < b;
-    }
-    uint64_t x = load(s, a), y = load(s, b);
-    return x != y ? x > y : a < b;
+    const uint64_t sign = 1ULL << 63;
+    uint64_t bits;
+
+    if (isnan(value))
+        return 0;
+    value += 0.0;
+    memcpy(&bits, &value, sizeof bits);
+    return bits & sign ? ~bits : bits | sign;
 }
 
-/* Of a heap whose first class comes after all others. */
-static void sift_down(const struct sample *s, uint32_t *heap, uint32_t count, uint32_t at)
+static struct candidate candidate(const struct sample *s, uint32_t class)
 {
-    for (uint64_t child; (child = 2 * (uint64_t)at + 1) < count; at = (uint32_t)child) {
-        uint32_t moved = heap[at];
-        if (child + 1 < count && comes_before(s, heap[child], heap[child + 1]))
+    struct candidate c = {.class = class};
+
+    if (is_float(s->element))
+        c.key = float_key(load_double(s, class));
+    else if (is_signed(s->element))
+        c.key = (uint64_t)load_signed(s, class) ^ 1ULL << 63;
+    else
+        c.key = load(s, class);
+    return c;
+}
+
+static int comes_before(struct candidate a, struct candidate b)
+{
+    return a.key != b.key ? a.key > b.key : a.class < b.class;
+}
+
+/* Of a heap whose first candidate comes after all others. */
+static void sift_down(struct candidate *heap, uint32_t count, uint32_t at)
+{
+    for (uint32_t child; (child = 2 * at + 1) < count; at = child) {
+        struct candidate moved = heap[at];
+        if (child + 1 < count && comes_before(heap[child], heap[child + 1]))
             child++;
-        if (!comes_before(s, moved, heap[child]))
+        if (!comes_before(moved, heap[child]))
             return;
         heap[at] = heap[child];
         heap[child] = moved;
@@ -148,22 +169,24 @@ static void sift_down(const struct sample *s, uint32_t *heap, uint32_t count, ui
 }
 
 /* The first `count` classes in their order. */
-static void select_classes(const struct sample *s, uint64_t elements, uint32_t *to, uint32_t count)
+static void select_classes(const struct sample *s, uint32_t elements, struct candidate *to, uint32_t count)
 {
     for (uint32_t i = 0; i < count; i++)
-        to[i] = i;
+        to[i] = candidate(s, i);
     for (uint32_t i = count / 2; i-- > 0;)
-        sift_down(s, to, count, i);
-    for (uint64_t i = count; i < elements; i++)
-        if (comes_before(s, (uint32_t)i, to[0])) {
-            to[0] = (uint32_t)i;
-            sift_down(s, to, count, 0);
+        sift_down(to, count, i);
+    for (uint32_t i = count; i < elements; i++) {
+        struct candidate c = candidate(s, i);
+        if (comes_before(c, to[0])) {
+            to[0] = c;
+            sift_down(to, count, 0);
         }
+    }
     for (uint32_t left = count; left-- > 1;) {
-        uint32_t last = to[0];
+        struct candidate last = to[0];
         to[0] = to[left];
         to[left] = last;
-        sift_down(s, to, left, 0);
+        sift_down(to, left, 0);
     }
 }
 
@@ -192,23 +215,27 @@ static char *put_class(const struct sample *s, uint32_t class, const struct swn_
     return to + LENGTH_BYTES + n + label_bytes;
 }
 
-void swn_oip_classes_write(const struct swn_wire_tensor *t, const void *data, uint32_t count, int has_batch,
-                           const struct swn_labels *labels, void *to, uint64_t room, struct swn_wire_tensor *out)
+int swn_oip_classes_write(const struct swn_wire_tensor *t, const void *data, uint32_t count, int has_batch,
+                          const struct swn_labels *labels, void *to, struct swn_wire_tensor *out)
 {
     struct division d = divide(t, count, has_batch);
     struct sample s = {.element = t->element, .each = swn_element_bytes(t->element), .data = data};
+    struct candidate *found = NULL; /* not in the buffer, where an engine could change it */
+    uint64_t samples = d.classes ? d.samples : 0;
     char *at = to;
-    /* What is found lies behind the texts. */
-    uint32_t *found = room ? (uint32_t *)((char *)to + (room / sizeof *found - d.classes) * sizeof *found) : NULL;
 
-    for (uint64_t i = 0; room && i < d.samples; i++, s.data += d.elements * s.each) {
-        select_classes(&s, d.elements, found, d.classes);
+    if (samples && !(found = calloc(d.classes, sizeof *found)))
+        return -ENOMEM;
+    for (uint64_t i = 0; i < samples; i++, s.data += d.elements * s.each) {
+        select_classes(&s, (uint32_t)d.elements, found, d.classes);
         for (uint32_t k = 0; k < d.classes; k++)
-            at = put_class(&s, found[k], labels, t->name, at);
+            at = put_class(&s, found[k].class, labels, t->name, at);
     }
+    free(found);
     *out = (struct swn_wire_tensor){.element = SWN_ELEMENT_BYTES, .bytes = (uint64_t)(at - (char *)to)};
     memcpy(out->name, t->name, sizeof out->name);
     if (has_batch && t->rank > 0)
         out->shape[out->rank++] = t->shape[0];
     out->shape[out->rank++] = d.classes;
+    return 0;
 }

@@ -12,14 +12,14 @@
 #include "scheduler/oip/oip.h"
 
 /* Bytes that swn_oip_classes_write needs for the `count` largest elements of each sample: an upper bound. 0, or -EINVAL
- * with *error filled: the type has no order (400), or the tensor does not have the bytes of its shape (500). */
+ * with *error filled: the type has no order (400), the output has too many elements (400), or the tensor does not have
+ * the bytes of its shape (500). */
 int swn_oip_classes_room(const struct swn_wire_tensor *t, uint32_t count, int has_batch,
                          const struct swn_labels *labels, uint64_t *room, struct swn_oip_error *error);
 
-/* Writes the texts to `to`, which has the room that swn_oip_classes_room says and is aligned for a uint32_t, as the
- * data of *out: a tensor of type BYTES and shape [samples, classes], or [classes] without a batch, and with offset 0.
- */
-void swn_oip_classes_write(const struct swn_wire_tensor *t, const void *data, uint32_t count, int has_batch,
-                           const struct swn_labels *labels, void *to, uint64_t room, struct swn_wire_tensor *out);
+/* Writes the texts to `to`, which has the room that swn_oip_classes_room says, as the data of *out: a tensor of type
+ * BYTES and shape [samples, classes], or [classes] without a batch, and with offset 0. 0 or -ENOMEM. */
+int swn_oip_classes_write(const struct swn_wire_tensor *t, const void *data, uint32_t count, int has_batch,
+                          const struct swn_labels *labels, void *to, struct swn_wire_tensor *out);
 
 #endif

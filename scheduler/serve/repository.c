@@ -165,14 +165,14 @@ static int read_labels(int folder, struct swn_repository_model *out, const struc
         return swn_errmsg(why, -EINVAL, "config.pbtxt: label_filename of output '%s' is no name of a file",
                           output->tensor.name);
     n = read_file(folder, output->labels, SWN_LABELS_BYTES, &text, why);
-    if (n < 0)
-        return (int)n;
+    if (n < 0) /* of the model, -ENOENT would say that there is none */
+        return n == -ENOENT ? -EINVAL : (int)n;
     if (!out->labels)
         out->labels = swn_labels_new();
     rc = out->labels ? swn_labels_add(out->labels, output->tensor.name, text, (size_t)n) : -ENOMEM;
     free(text);
     return rc ? swn_errmsg(why, rc, "%s: %s", output->labels,
-                           rc == -EFBIG    ? "a label has 1023 bytes at most, and all of a model 1 MiB"
+                           rc == -EFBIG ? "a label has 1023 bytes at most, and all of a model, with 4 for each, 1 MiB"
                            : rc == -EILSEQ ? "labels must be UTF-8"
                                            : "out of memory")
               : 0;

@@ -202,6 +202,7 @@ static int want_model(struct swn_serving *s, const char *name, char why[SWN_ERRM
     int rc = found ? swn_repository_model(s->repository, name, found, why) : swn_errmsg(why, -ENOMEM, "out of memory");
 
     if (rc == -ENOENT) {
+        swn_repository_model_free(found);
         free(found);
         return rc;
     }

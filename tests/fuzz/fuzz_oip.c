@@ -92,7 +92,7 @@ static void classify(const struct swn_wire_tensor *t, const void *data)
     }
     to = malloc(room ? room : 1);
     expect(to != NULL);
-    swn_oip_classes_write(t, data, count, has_batch, NULL, to, room, &out);
+    expect(swn_oip_classes_write(t, data, count, has_batch, NULL, to, &out) == 0);
     expect(out.bytes <= room && out.rank <= 2 && swn_wire_tensor_elements(&out, &elements) == 0);
     for (uint64_t at = 0, length; at < out.bytes; at += 4 + length, elements--) {
         uint32_t bytes;

@@ -36,7 +36,7 @@ static char *classes_of(const struct swn_wire_tensor *t, const void *data, uint3
     assert_int_equal(swn_oip_classes_room(t, count, has_batch, labels, &room, &error), 0);
     to = malloc(room ? room : 1);
     assert_non_null(to);
-    swn_oip_classes_write(t, data, count, has_batch, labels, to, room, out);
+    assert_int_equal(swn_oip_classes_write(t, data, count, has_batch, labels, to, out), 0);
     assert_true(out->bytes <= room && out->element == SWN_ELEMENT_BYTES);
     assert_int_equal(swn_wire_tensor_elements(out, &elements), 0);
     end = text = calloc(1, out->bytes + 1);
@@ -96,6 +96,7 @@ static void test_every_type_that_has_an_order(void **state)
         {SWN_ELEMENT_INT64, {0, 0, 0, 0, 0, 0, 0, 0x80, 1}, 2, "1:1 -9223372036854775808:0 "},
     };
     const double doubles[] = {NAN, -DBL_MAX, DBL_MAX, INFINITY, -NAN};
+    const double small[] = {-0.0, -5e-324, 0.0, 5e-324, -INFINITY};
     struct swn_wire_tensor t = tensor(SWN_ELEMENT_FP64, 1, 5, 0), out;
     char *text;
 
@@ -108,6 +109,7 @@ static void test_every_type_that_has_an_order(void **state)
     assert_true(strncmp(text, "inf:3 179769313486231570", 24) == 0 && strstr(text, ":2 -179769313486231570"));
     assert_non_null(strstr(text, ":1 nan:0 -nan:4 "));
     free(text);
+    expect(&t, small, 5, 0, NULL, "0.000000:3 -0.000000:0 0.000000:2 -0.000000:1 -inf:4 ");
 }
 
 static void test_what_has_no_order_is_refused(void **state)
@@ -124,8 +126,14 @@ static void test_what_has_no_order_is_refused(void **state)
         t = tensor(types[i], 1, 4, 0);
         assert_int_equal(swn_oip_classes_room(&t, 1, 0, NULL, &room, &error), -EINVAL);
         assert_int_equal(error.status, 400);
-        assert_non_null(strstr(error.text, "class result not available for output 'y' due to unsupported type"));
+        assert_non_null(strstr(error.text, "'y': class result not available for output due to unsupported type"));
     }
+    t = tensor(SWN_ELEMENT_UINT8, 2, 2, 500000);
+    assert_int_equal(swn_oip_classes_room(&t, 1, 1, NULL, &room, &error), 0);
+    t = tensor(SWN_ELEMENT_UINT8, 2, 1, 1000001);
+    assert_int_equal(swn_oip_classes_room(&t, 1, 1, NULL, &room, &error), -EINVAL);
+    assert_int_equal(error.status, 400);
+    assert_non_null(strstr(error.text, "classification output tensor too large"));
 }
 
 static void test_nothing_has_no_classes(void **state)
@@ -165,10 +173,15 @@ static void test_classes_have_the_labels_of_their_output(void **state)
     assert_int_equal(swn_labels_add(labels, "z", large, SWN_LABELS_BYTES + 1), -EFBIG);
     assert_int_equal(swn_labels_add(labels, "z", large, SWN_LABEL_BYTES + 1), -EFBIG);
     assert_int_equal(swn_labels_add(labels, "z", "\xe9", 1), -EILSEQ);
+    memcpy(large + SWN_LABEL_BYTES, "\r\na\r", 4); /* the last has no end */
+    assert_int_equal(swn_labels_add(labels, "w", large, SWN_LABEL_BYTES + 4), 0);
+    assert_int_equal(swn_labels_room(labels, "w", 2), SWN_LABEL_BYTES + 1);
     memset(large, '\n', SWN_LABELS_BYTES);
-    assert_int_equal(swn_labels_add(labels, "z", large, SWN_LABELS_BYTES), -EFBIG); /* with those of the others */
+    assert_int_equal(swn_labels_add(labels, "z", large, SWN_LABELS_BYTES / 4), -EFBIG); /* lines take memory, too */
     free(large);
-    assert_int_equal(swn_labels_longest(labels, "y"), 9);
+    assert_int_equal(swn_labels_room(labels, "y", 1), 9);
+    assert_int_equal(swn_labels_room(labels, "y", 3), 13);
+    assert_int_equal(swn_labels_room(labels, "z", 3), 0);
     other = swn_labels_hold(labels);
     swn_labels_drop(labels);
     expect(&t, data, 4, 0, other, "4.000000:3 3.000000:2:two words 2.000000:1: 1.000000:0:zero ");
