@@ -4,8 +4,6 @@
  * the client gets the answer and can go on with the connection; only a body of which too much is to come ends it.
  * libmicrohttpd does not look at a connection that sleeps; the serving thread watches its socket.
  */
-/* Requests at once that are neither inferences nor questions about health. */
-#define OTHERS_MOST 64
 #define _GNU_SOURCE
 #include "scheduler/http/http.h"
 
@@ -23,6 +21,9 @@
 #include "scheduler/http/http_internal.h"
 #include "scheduler/oip/oip_answer.h"
 
+/* At once: loads and unloads, and requests that are neither these, nor inferences, nor questions about health. */
+#define LOADS_MOST 64
+#define OTHERS_MOST 64
 /* Of a refused body so much is read: what a client sends before it looks for an answer. */
 #define LEFT_ASIDE_MOST (UINT64_C(64) << 20)
 #define SECOND UINT64_C(1000000000)
@@ -224,8 +225,8 @@ static void on_completed(void *cls, struct MHD_Connection *connection, void **co
     *context = NULL;
     hear(r->client);
     set_deadline(h, r->client, h->options.idle_s * SECOND);
-    if (r->is_other)
-        atomic_fetch_sub(&h->others, 1);
+    if (r->counted_in)
+        atomic_fetch_sub(r->counted_in, 1);
     swn_http_release(r);
     atomic_fetch_sub(&h->requests, 1);
 }
@@ -344,12 +345,24 @@ static int read_headers(struct swn_http_request *r)
 /* Lists of models and bodies of such requests are in memory that no buffer bounds. */
 static int bound_others(struct swn_http_request *r)
 {
-    if (r->job.kind == SWN_JOB_INFER || r->job.kind == SWN_JOB_LIVE || r->job.kind == SWN_JOB_READY)
+    size_t most = OTHERS_MOST;
+
+    switch (r->job.kind) {
+    case SWN_JOB_INFER:
+    case SWN_JOB_LIVE:
+    case SWN_JOB_READY:
+    case SWN_JOB_MODEL_READY:
         return 0;
-    r->is_other = 1;
-    return atomic_fetch_add(&r->http->others, 1) < OTHERS_MOST
-               ? 0
-               : swn_oip_fail(&r->job.error, 503, "there are too many requests");
+    case SWN_JOB_LOAD:
+    case SWN_JOB_UNLOAD:
+        r->counted_in = &r->http->loads;
+        most = LOADS_MOST;
+        break;
+    default:
+        r->counted_in = &r->http->others;
+    }
+    return atomic_fetch_add(r->counted_in, 1) < most ? 0
+                                                     : swn_oip_fail(&r->job.error, 503, "there are too many requests");
 }
 
 static int begin_body(struct swn_http_request *r)

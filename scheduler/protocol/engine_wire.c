@@ -154,22 +154,38 @@ int swn_engine_wire_send(int socket, struct swn_engine_packet *p, const struct s
     }
 }
 
-/* LOAD and LOADED describe what a model takes, of which not all need be known. */
-static int tensor_is_sound(const struct swn_wire_tensor *t, uint64_t buffer_bytes, int described)
+/* LOAD and LOADED describe what a model takes, of which not all need be known. RAN may say how large outputs are that
+ * lie nowhere yet, and the server says whether it has room for them. */
+enum tensors_are { DESCRIBED, NOWHERE, IN_BUFFER };
+
+static enum tensors_are tensors_are(const struct head *h)
 {
-    uint64_t bytes, n;
+    if (h->op == SWN_ENGINE_LOAD || h->op == SWN_ENGINE_LOADED)
+        return DESCRIBED;
+    return h->op == SWN_ENGINE_RAN && !h->is_stored ? NOWHERE : IN_BUFFER;
+}
+
+static int shape_is_sound(const struct swn_wire_tensor *t)
+{
+    for (unsigned d = 0; d < t->rank; d++)
+        if (t->shape[d] < -1)
+            return 0;
+    return 1;
+}
+
+static int tensor_is_sound(const struct swn_wire_tensor *t, uint64_t buffer_bytes, enum tensors_are kind)
+{
+    uint64_t end, n;
 
     if (memchr(t->name, 0, sizeof t->name) == NULL || t->rank > SWN_WIRE_RANK || t->element >= SWN_ELEMENTS)
         return 0;
-    if (described) {
-        for (unsigned d = 0; d < t->rank; d++)
-            if (t->shape[d] < -1)
-                return 0;
-        return 1;
-    }
-    if (swn_wire_tensor_bytes(t, &n) < 0 || __builtin_add_overflow(t->offset, t->bytes, &bytes) || bytes > buffer_bytes)
+    if (kind == DESCRIBED)
+        return shape_is_sound(t);
+    if (swn_wire_tensor_bytes(t, &n) < 0 || __builtin_add_overflow(t->offset, t->bytes, &end))
         return 0;
-    if (t->bytes == 0 && t->offset == 0)
+    if (kind == NOWHERE ? t->bytes > INT64_MAX : end > buffer_bytes)
+        return 0;
+    if (t->bytes == 0 && (t->offset == 0 || kind == NOWHERE))
         return 1; /* not there yet */
     return t->element == SWN_ELEMENT_BYTES ? t->bytes >= n : t->bytes == n;
 }
@@ -218,7 +234,7 @@ int swn_engine_wire_receive(int socket, struct swn_engine_packet *p, uint64_t bu
     if ((size_t)n != sizeof *h + bytes + h->text_bytes || memchr(p->bytes + bytes, 0, h->text_bytes) != NULL)
         return -EPROTO;
     for (size_t i = 0; i < tensors; i++)
-        if (!tensor_is_sound(&p->tensors[i], buffer_bytes, h->op == SWN_ENGINE_LOAD || h->op == SWN_ENGINE_LOADED))
+        if (!tensor_is_sound(&p->tensors[i], buffer_bytes, tensors_are(h)))
             return -EPROTO;
     if (!groups_are_sound(groups, h->weighed))
         return -EPROTO;

@@ -18,8 +18,10 @@
 #include "scheduler/serve/serve_leases.h"
 #include "scheduler/serve/serving_internal.h"
 
-/* Engines that died under a model: with so many it gets one of its own, and with more none at all. */
+/* Engines that died under a model: with so many it gets one of its own, and with more none at all. After a while in
+ * which none did, they are forgotten. */
 #define DEATHS_QUARANTINE 2
+#define DEATHS_FORGOTTEN_NS (600 * UINT64_C(1000000000))
 /* An engine that dies again and again soon after it has loaded its models (the kernel's OOM killer) is started ever
  * more slowly, up to half a second: it works, and its requests wait. A few ends in a row are started again at once. */
 #define QUICK_NS (30 * UINT64_C(1000000000))
@@ -61,6 +63,7 @@ static void start(struct swn_serving *s, unsigned i, uint64_t now)
     if (rc) {
         e->fruitless++;
         e->start_at_ns = now + pause_ns(e->fruitless + 1);
+        s->has_moved = 1; /* loads may wait for it in vain */
         swn_serve_say("%s", why);
         swn_requests_lost(s, i, 0);
         return;
@@ -120,18 +123,21 @@ static unsigned set_apart(struct swn_serving *s, struct swn_served *model, uint6
     return 0;
 }
 
-static void blame(struct swn_serving *s, struct swn_served *model)
+static void blame(struct swn_serving *s, struct swn_served *model, uint64_t now)
 {
-    model->deaths++;
-    if (model->deaths < DEATHS_QUARANTINE)
+    if (now - model->deaths.last_ns >= DEATHS_FORGOTTEN_NS)
+        model->deaths.count = 0;
+    model->deaths.last_ns = now;
+    model->deaths.count++;
+    if (model->deaths.count < DEATHS_QUARANTINE)
         return;
     if (!model->engine && set_apart(s, model, swn_leases_most(s) / SWN_OWN_PART)) {
         model->is_quarantined = 1;
         swn_serve_say("model %s, version %" PRId64 ": %u engines died under it; it gets one of its own", model->name,
-                      model->version, model->deaths);
+                      model->version, model->deaths.count);
         return;
     }
-    if (model->deaths < DEATHS_MOST && model->engine)
+    if (model->deaths.count < DEATHS_MOST && model->engine)
         return;
     swn_models_fail(s, model, "engines died under it again and again");
     give_up(s, model);
@@ -239,7 +245,7 @@ static void died(struct swn_serving *s, unsigned i, int status, uint64_t now)
     swn_models_lost(s, i);
     swn_requests_lost(s, i, !from_outside);
     if (model && !from_outside)
-        blame(s, model);
+        blame(s, model, now);
 }
 
 /* Looks whether an engine that is to end has ended. */

@@ -186,7 +186,7 @@ static int want(struct swn_serving *s, const char *name, const struct swn_reposi
     m->labels = swn_labels_hold(found->labels);
     m->config = config;
     m->path = copy;
-    m->deaths = 0;
+    m->deaths.count = 0;
     m->is_python = (uint8_t)swn_repository_is_python(v->file);
     if (is_ensemble(m) && describe_ensemble(m))
         return swn_errmsg(why, -ENOMEM, "no memory for it");
@@ -501,6 +501,7 @@ void swn_models_fail(struct swn_serving *s, struct swn_served *model, const char
 
 void swn_models_lost(struct swn_serving *s, unsigned engine)
 {
+    s->has_moved = 1; /* loads do not wait for an engine that never starts */
     for (size_t i = 0; i < s->count; i++) {
         struct swn_served *m = s->models[i];
         if (m->engine != engine)
@@ -623,6 +624,32 @@ static int is_settled(struct swn_serving *s, const char *name, const struct swn_
     return 1;
 }
 
+/* It is wanted, and its engine does not start. */
+static int waits_for_engine(const struct swn_serving *s, const struct swn_served *m)
+{
+    int has_engine = !m->is_python || m->engine; /* one in Python may wait for its place first */
+
+    return m->state == SWN_MODEL_WANTED && has_engine && s->engines[m->engine].fruitless >= SWN_FRUITLESS_MOST;
+}
+
+static int waits_in_vain(struct swn_serving *s, const char *name)
+{
+    for (size_t i = 0; i < s->count; i++) {
+        const struct swn_served *m = s->models[i];
+        if (strcmp(m->name, name) != 0)
+            continue;
+        if (!is_ensemble(m) && waits_for_engine(s, m))
+            return 1;
+        for (unsigned k = 0; is_ensemble(m) && k < m->config->ensemble->step_count; k++) {
+            const struct swn_ensemble_step *step = &m->config->ensemble->steps[k];
+            const struct swn_served *one = swn_models_find(s, step->model, step->version);
+            if (one && waits_for_engine(s, one))
+                return 1;
+        }
+    }
+    return 0;
+}
+
 void swn_models_settle(struct swn_serving *s)
 {
     const struct swn_served *failed;
@@ -632,12 +659,15 @@ void swn_models_settle(struct swn_serving *s)
     s->has_moved = 0;
     for (struct swn_job **at = &s->loads; *at;) {
         struct swn_job *job = *at;
-        if (!is_settled(s, job->name, &failed)) {
+        int is_vain = job->kind == SWN_JOB_LOAD && waits_in_vain(s, job->name);
+        if (!is_settled(s, job->name, &failed) && !is_vain) {
             at = &job->next;
             continue;
         }
         *at = job->next;
-        if (job->kind == SWN_JOB_LOAD && failed)
+        if (is_vain)
+            swn_serve_refuse(s, job, 503, "failed to load '%s': its engine does not start", job->name);
+        else if (job->kind == SWN_JOB_LOAD && failed)
             swn_serve_refuse(s, job, 400, "failed to load '%s': %s", job->name, failed->reason);
         else
             swn_serve_finish(s, job);

@@ -25,8 +25,6 @@
 #define KILLS_MOST 10
 /* With more requests in the server, answers do not say how long the next one would take: that takes time itself. */
 #define FORETOLD_MOST 64
-/* Engines that died in a row without any work done: requests do not wait for the next one. */
-#define FRUITLESS_MOST 4
 
 static struct swn_served *model_of(struct swn_serving *s, const struct swn_job *job)
 {
@@ -195,6 +193,24 @@ static void admit_to_queue(struct swn_serving *s, struct swn_job *job, struct sw
         swn_requests_run(s, m->engine, now);
 }
 
+/* In Triton's words. */
+static int match_batch(const struct swn_served *m, struct swn_job *job)
+{
+    const struct swn_oip_request *request = &job->infer->request;
+    const struct swn_oip_input *inputs = request->inputs;
+
+    for (unsigned i = 0; i < request->input_count && m->config->max_batch_size; i++) {
+        const struct swn_wire_tensor *t = &inputs[i].tensor;
+        if (t->rank && t->shape[0] > (int64_t)m->config->max_batch_size)
+            return swn_oip_fail(&job->error, 400, "inference request batch-size must be <= %u for '%s'",
+                                (unsigned)m->config->max_batch_size, m->name);
+        if (t->rank && inputs[0].tensor.rank && t->shape[0] != inputs[0].tensor.shape[0])
+            return swn_oip_fail(&job->error, 400, "input '%s' batch size does not match other inputs for '%s'", t->name,
+                                m->name);
+    }
+    return 0;
+}
+
 /* Shapes of a model that is not loaded are not known: checked when it is. */
 static int match(struct swn_serving *s, const struct swn_served *m, struct swn_job *job)
 {
@@ -213,15 +229,20 @@ static int match(struct swn_serving *s, const struct swn_served *m, struct swn_j
         infer->at[0] = infer->body.offset + (uint64_t)(infer->request.body - body);
         infer->is_raw = 0;
     }
-    return swn_oip_match(&infer->request, m->name, m->tensors, m->input_count, m->optional, m->tensors + m->input_count,
-                         m->output_count, &job->error);
+    if (swn_oip_match(&infer->request, m->name, m->tensors, m->input_count, m->optional, m->tensors + m->input_count,
+                      m->output_count, &job->error))
+        return -EINVAL;
+    return match_batch(m, job);
 }
 
-/* Steps that run early have places only while there are free ones: they give them to what somebody waits for. */
+/* A step has its ensemble's place, and after it what was computed before would be lost. Steps that run early have
+ * places only while there are free ones: they give them to what somebody waits for. */
 static int is_full(const struct swn_serving *s, const struct swn_job *job)
 {
     size_t most = s->options.queue_most;
 
+    if (job->item.job != 0 && !job->item.upstream)
+        return 0;
     return s->queue.count >= most && (job->item.upstream || s->queue.count - s->queue.early >= most);
 }
 
@@ -257,7 +278,7 @@ void swn_requests_admit(struct swn_serving *s, struct swn_job *job, uint64_t now
         swn_serve_refuse(s, job, 503, "there are too many requests%s", full);
         return;
     }
-    if (s->engines[m->engine].fruitless >= FRUITLESS_MOST) {
+    if (s->engines[m->engine].fruitless >= SWN_FRUITLESS_MOST) {
         m->counts.failure[SWN_FAILURE_BACKEND]++;
         swn_serve_refuse(s, job, 503, "the engine of model '%s' does not start", job->name);
         return;
@@ -329,7 +350,8 @@ static void run(struct swn_serving *s, const struct swn_lane_choice *choice, uns
     order.following = swn_serve_lane_following(choice, turn, joins, item_samples);
     if (item->group == 0)
         order.inputs = wire_inputs(model_of(s, job), job, tensors);
-    order.outputs = swn_outputs_room(s, job, model_of(s, job), tensors + order.inputs);
+    if (order.inputs < SWN_WIRE_TENSORS)
+        order.outputs = swn_outputs_room(s, job, model_of(s, job), tensors + order.inputs);
     if (swn_engine_link_tell(link, &order, now))
         return; /* it has been told enough, or its end is heard next */
     if (!job->infer->began_ns) {
@@ -637,7 +659,7 @@ void swn_requests_lost(struct swn_serving *s, unsigned engine, int is_crash)
             swn_requests_fail(s, job, (enum swn_failure)job->infer->failure, swn_now_ns());
         else if (job->infer->crashes > CRASHES_MOST || job->infer->kills > KILLS_MOST)
             swn_requests_drop(s, job, 500, SWN_FAILURE_BACKEND, "the engine died while it ran model '%s'", job->name);
-        else if (fruitless >= FRUITLESS_MOST)
+        else if (fruitless >= SWN_FRUITLESS_MOST)
             swn_requests_drop(s, job, 503, SWN_FAILURE_BACKEND, "the engine of model '%s' does not start", job->name);
         else
             continue;

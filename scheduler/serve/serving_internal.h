@@ -27,6 +27,12 @@ enum swn_model_state {
     SWN_MODEL_UNLOADING,
 };
 
+/* Of engines under a model. */
+struct swn_deaths {
+    unsigned count;
+    uint64_t last_ns;
+};
+
 /* One version of a model; its number is its place in the list, and never another's. */
 struct swn_served {
     uint32_t number;
@@ -39,8 +45,9 @@ struct swn_served {
     uint8_t is_leaving; /* to be unloaded when no request of it is with the engine */
     uint8_t is_wanted;  /* to be loaded (again) afterwards, and whenever its engine was lost */
     uint8_t is_quarantined;
-    uint8_t is_python;       /* a worker of its own runs it */
-    unsigned engine, deaths; /* engine 0: the shared one; of a model in Python: none yet */
+    uint8_t is_python; /* a worker of its own runs it */
+    unsigned engine;   /* 0: the shared one; of a model in Python: none yet */
+    struct swn_deaths deaths;
     uint64_t weight_bytes;
     uint64_t answer_bytes; /* of the outputs of its last answer, as they lie in the buffer; 0: none yet */
     struct swn_group_times times;
@@ -53,6 +60,9 @@ struct swn_served {
     int is_counted;
     char reason[SWN_ERRMSG];
 };
+
+/* Engines that died in a row without any work done: nobody waits for the next one. */
+#define SWN_FRUITLESS_MOST 4
 
 struct swn_served_engine {
     struct swn_engine_link link;

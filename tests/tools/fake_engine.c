@@ -3,6 +3,8 @@
  *
  * What it does with a model is in the model's file, words NAME=VALUE:
  *   inputs=N type=WORD rank=N   what it takes (1, FP32, 2); its outputs are the same
+ *   unknown=1                   its outputs are not described, and it has only the first of them
+ *   grow=N                      the last dimension of an output is N times as long; the numbers behind the copy are 0
  *   groups=N                    layer groups (3)
  *   weights=N                   MiB of them (1)
  *   least=N                     MiB: a smaller budget is refused
@@ -48,7 +50,8 @@
 
 static struct model {
     int is_loaded;
-    unsigned inputs, rank, groups, slow_ms, missing, dense, alone, weights, astray, like, common, working, state;
+    unsigned inputs, unknown, grow, rank, groups, slow_ms, missing, dense, alone, weights, astray, like, common,
+        working, state;
     enum swn_element type;
     int die, die_on_load, closes, child;
     char fail[128], refuse[128], die_if[256], hang_if[256], wait_for[256], wait_late[256], load_wait[256];
@@ -117,6 +120,10 @@ static void take_word(struct model *m, char *word)
     unsigned n = (unsigned)strtoul(value, NULL, 10);
     if (!strcmp(word, "inputs"))
         m->inputs = n;
+    else if (!strcmp(word, "unknown"))
+        m->unknown = n;
+    else if (!strcmp(word, "grow"))
+        m->grow = n;
     else if (!strcmp(word, "rank"))
         m->rank = n;
     else if (!strcmp(word, "type"))
@@ -199,8 +206,10 @@ static enum swn_engine_status load(struct model *m, const char *path, const char
 
 static unsigned describe(const struct model *m, struct swn_wire_tensor *tensors)
 {
-    memset(tensors, 0, 2 * m->inputs * sizeof *tensors);
-    for (unsigned i = 0; i < 2 * m->inputs; i++) {
+    unsigned count = (m->unknown ? 1 : 2) * m->inputs;
+
+    memset(tensors, 0, count * sizeof *tensors);
+    for (unsigned i = 0; i < count; i++) {
         struct swn_wire_tensor *t = &tensors[i];
         snprintf(t->name, sizeof t->name, "%s%u", i < m->inputs ? "INPUT" : "OUTPUT", i % m->inputs);
         t->element = m->type;
@@ -265,9 +274,16 @@ static enum swn_engine_status begin(const struct swn_engine_message *m, struct m
         r->tensors[i] = m->tensors[i];
         snprintf(r->tensors[i].name, sizeof r->tensors[i].name, "OUTPUT%u", i);
         r->tensors[i].offset = 0;
-        r->data[i] = malloc(m->tensors[i].bytes + 1);
+        if (model->grow && r->tensors[i].rank) {
+            r->tensors[i].shape[r->tensors[i].rank - 1] *= model->grow;
+            r->tensors[i].bytes *= model->grow;
+        }
+        r->data[i] = calloc(1, r->tensors[i].bytes + 1);
         memcpy(r->data[i], buffer + m->tensors[i].offset, m->tensors[i].bytes);
     }
+    for (unsigned i = 1; model->unknown && i < m->inputs; i++)
+        free(r->data[i]);
+    r->count = model->unknown ? 1 : r->count;
     return SWN_ENGINE_OK;
 }
 
@@ -285,9 +301,9 @@ static void store_at_once(const struct swn_engine_message *m, struct request *r,
         tensors[i].offset = tensors[i].bytes ? room->offset + used : 0;
         used += (tensors[i].bytes + 63) & ~UINT64_C(63);
     }
-    if (used > room->bytes)
-        return;
     answer->tensors = tensors;
+    if (used > room->bytes)
+        return; /* what fitted says where, as the real engine's answer does */
     if (!r->model->astray) {
         struct swn_engine_message order = {.request = m->request, .outputs = r->count, .tensors = tensors};
         note("ROOM", m->request, m->group);
@@ -378,7 +394,8 @@ static int answer_to(const struct swn_engine_message *m, int socket, struct swn_
         answer.status = load(model, m->text, &answer.text);
         answer.groups = model->groups;
         answer.weight_bytes = (uint64_t)(model->weights ? model->weights : 1) << 20;
-        answer.inputs = answer.outputs = answer.status ? 0 : describe(model, tensors);
+        answer.inputs = answer.status ? 0 : describe(model, tensors);
+        answer.outputs = model->unknown ? 0 : answer.inputs;
         answer.tensors = tensors;
         weigh(model, &answer);
         break;

@@ -24,7 +24,8 @@ VALUES = [0.0, 1.5, -2.25, 1024.0]
 def echo(tmp_path_factory):
     """A server whose models do nothing unusual, for tests that leave it as it is."""
     repo = repository(tmp_path_factory.mktemp("repo"), echo="", two="inputs=2 type=INT64", row="rank=1",
-                      wrong="fail=it_broke", word="type=BYTES rank=1")
+                      wrong="fail=it_broke", word="type=BYTES rank=1", pairs="inputs=2")
+    (repo / "pairs" / "config.pbtxt").write_text("max_batch_size: 4")
     (repository(repo, classes="") / "classes" / "labels.txt").write_text("cat\n\nday of rest\n")
     (repo / "classes" / "config.pbtxt").write_text(
         'max_batch_size: 4 output { name: "OUTPUT0" data_type: TYPE_FP32 dims: [ -1 ] label_filename: "labels.txt" }')
@@ -69,6 +70,18 @@ def test_raw_request_can_be_one_string(echo):
     packed = gzip.compress(b"427")
     status, headers, body = echo.infer("word", packed, {"Inference-Header-Content-Length": "0", "Content-Encoding": "gzip"})
     assert status == 200 and body.endswith(b"\3\0\0\x00427")
+
+
+def test_a_batch_has_at_most_the_samples_that_its_model_allows(echo):
+    def batch(n, name="INPUT0"):
+        return {"name": name, "shape": [n, 1], "datatype": "FP32", "data": [1.0] * n}
+    assert [echo.infer("classes", body_of(batch(n)))[0] for n in (1, 4)] == [200, 200]
+    status, _, body = echo.infer("classes", body_of(batch(5)))
+    assert (status, json.loads(body)["error"]) == (400, "inference request batch-size must be <= 4 for 'classes'")
+    uneven = body_of(batch(4), batch(3, "INPUT1"))
+    status, _, body = echo.infer("pairs", uneven)
+    assert (status, json.loads(body)["error"]) == (400, "input 'INPUT1' batch size does not match other inputs for 'pairs'")
+    assert echo.infer("echo", body_of(batch(1000)))[0] == 200
 
 
 def test_classes_of_an_output(echo):
@@ -126,7 +139,7 @@ def test_server_and_models_describe_themselves(echo):
     assert metadata["versions"] == ["1"] and metadata["parameters"] == {"swapnet_bits": "exact"}
     assert json.loads(echo.get("/v2/models/two/versions/1/config")[2])["input"][0]["data_type"] == "TYPE_INT64"
     index = json.loads(echo.ask("POST", "/v2/repository/index")[2])
-    assert {one["name"] for one in index} == {"echo", "two", "row", "wrong", "word", "classes"}
+    assert {one["name"] for one in index} == {"echo", "two", "row", "wrong", "word", "pairs", "classes"}
 
 
 def test_statistics_count_requests(echo):

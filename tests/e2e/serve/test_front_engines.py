@@ -42,6 +42,26 @@ def test_full_buffer_is_said_at_once(tmp_path):
         assert f.infer("slow", *large)[0] == 200
 
 
+def test_an_answer_larger_than_the_buffer_is_the_requests_fault_alone(tmp_path):
+    repo = repository(tmp_path, grown="grow=1000", echo="")
+    with front(repo, "--buffers", "3M", "--body-limit", "1M") as f:
+        f.ready()
+        for _ in range(3):
+            status, _, body = f.infer("grown", *binary([1.0] * 4000))
+            assert (status, json.loads(body)["error"]) == (500, "the answer is larger than the buffer")
+        assert f.infer("grown", *binary([1.0]))[0] == f.infer("echo", BODY)[0] == 200
+        assert f.metric("swapnet_serve_engine_restarts_total") == 0
+        wait_for(lambda: f.metric("swapnet_serve_buffer_used_bytes") == 0)
+
+
+def test_a_model_may_have_all_inputs_that_a_message_holds(tmp_path):
+    with front(repository(tmp_path, wide="inputs=64 unknown=1 groups=1")) as f:
+        f.ready()
+        body = body_of(*(tensor([float(i)], f"INPUT{i}") for i in range(64)))
+        for _ in range(3):
+            assert outputs(f.infer("wide", body)) == {"OUTPUT0": [0.0]}
+
+
 def test_too_many_requests_are_refused(tmp_path):
     repo = repository(tmp_path, slow="slow_ms=300 groups=2")
     with front(repo, "--queue", "2") as f:
@@ -325,6 +345,26 @@ def test_engine_that_does_not_start_is_said(tmp_path):
         assert f.get("/v2/health/live")[0] == 200
         assert not f.is_ready()
         assert f.infer("echo", BODY)[0] == 503
+
+
+def test_a_load_does_not_wait_for_an_engine_that_never_starts(tmp_path):
+    with front(repository(tmp_path, echo=""), "--model-control-mode", "explicit", env={"FAKE_EXIT": "3"}) as f:
+        status, _, body = f.ask("POST", "/v2/repository/models/echo/load")
+        assert (status, json.loads(body)["error"]) == (503, "failed to load 'echo': its engine does not start")
+
+
+def test_loads_that_wait_do_not_keep_others_from_the_server(tmp_path):
+    gate = tmp_path / "gate"
+    repo = repository(tmp_path / "repo", slow=f"load_wait={gate}", echo="")
+    with front(repo, "--model-control-mode", "explicit", "--load-model", "echo") as f, contextlib.ExitStack() as clients:
+        f.ready()
+        for _ in range(66):
+            one = clients.enter_context(contextlib.closing(f.connection()))
+            one.request("POST", "/v2/repository/models/slow/load")
+        wait_for(lambda: f.ask("POST", "/v2/repository/models/slow/load")[0] == 503)
+        for path in ("/metrics", "/v2/models/echo", "/v2/models/echo/ready", "/v2/repository/index"):
+            assert f.ask("POST" if "index" in path else "GET", path)[0] == 200
+        gate.touch()
 
 
 def test_model_that_kills_its_loader_does_not_stop_the_others(tmp_path):

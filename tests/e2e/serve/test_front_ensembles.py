@@ -98,6 +98,22 @@ def test_steps_that_do_not_depend_on_each_other_join(tmp_path):
         assert [outputs(answer) for answer in answers] == [{"OUT": [i], "OTHER": [i]} for i in range(24)]
 
 
+def test_a_step_has_the_place_of_its_ensemble(tmp_path):
+    """The queue is full while the ensemble takes its steps."""
+    gate = tmp_path / "gate"
+    repo = cascade(tmp_path / "repo", "")
+    repository(repo, held=f"wait_for={gate}")
+    with front(repo, "--queue", "2") as f, concurrent.futures.ThreadPoolExecutor(2) as pool:
+        f.ready()
+        held = pool.submit(f.infer, "held", body_of(tensor(LOW)))
+        wait_for(lambda: f.metric("swapnet_serve_requests") == 1)
+        answer = pool.submit(f.infer, "cascade", body_of(tensor(HIGH, "IN")))
+        wait_for(lambda: answer.done() or f.metric("swapnet_serve_requests") >= 3)
+        gate.touch()
+        assert held.result()[0] == 200
+        assert outputs(answer.result()) == {"DETECTED": HIGH, "READ": HIGH}
+
+
 def test_a_step_that_fails_ends_the_request(tmp_path):
     with front(cascade(tmp_path, "", reader="fail=it_broke")) as f:
         f.ready()

@@ -59,7 +59,7 @@ static void test_message_arrives_as_sent(void **state)
 
     (void)state;
     strcpy(t[1].name, "y");
-    assert_int_equal(sent(t, 1, 1, "what it says", &got, SWN_ENGINE_RAN), 1);
+    assert_int_equal(sent(t, 1, 1, "what it says", &got, SWN_ENGINE_RUN), 1);
     assert_int_equal(got.request, 7);
     assert_int_equal(got.inputs, 1);
     assert_string_equal(got.tensors[1].name, "y");
@@ -180,7 +180,7 @@ static void test_every_length_of_text_arrives(void **state)
     for (unsigned i = 0; i < SWN_WIRE_TENSORS; i++)
         t[i] = image();
     memset(text, 'a', SWN_WIRE_ENGINE_TEXT - 1);
-    assert_int_equal(sent(t, SWN_WIRE_TENSORS, 0, text, &got, SWN_ENGINE_RAN), 1);
+    assert_int_equal(sent(t, SWN_WIRE_TENSORS, 0, text, &got, SWN_ENGINE_RUN), 1);
     assert_string_equal(got.text, text);
     text[SWN_WIRE_ENGINE_TEXT - 1] = 'a';
     assert_int_equal(swn_engine_wire_send(ends[0], packet, &m), -EMSGSIZE);
@@ -202,6 +202,32 @@ static void test_tensors_outside_the_buffer_are_refused(void **state)
     assert_int_equal(sent(&t, 1, 0, "", &got, SWN_ENGINE_RUN), -EPROTO);
     t.offset = UINT64_MAX - 8;
     assert_int_equal(sent(&t, 1, 0, "", &got, SWN_ENGINE_RUN), -EPROTO);
+}
+
+static void test_outputs_that_lie_nowhere_may_be_larger_than_the_buffer(void **state)
+{
+    struct swn_engine_message got;
+    struct swn_wire_tensor t = image();
+
+    (void)state;
+    t.offset = 0;
+    t.shape[0] = BUFFER;
+    t.bytes = UINT64_C(20) * BUFFER;
+    assert_int_equal(sent(&t, 0, 1, "", &got, SWN_ENGINE_RAN), 1);
+    assert_true(got.tensors[0].bytes == t.bytes);
+    assert_int_equal(sent(&t, 0, 1, "", &got, SWN_ENGINE_RUN), -EPROTO);
+    assert_int_equal(sent(&t, 0, 1, "", &got, SWN_ENGINE_STORED), -EPROTO);
+    t.bytes++;
+    assert_int_equal(sent(&t, 0, 1, "", &got, SWN_ENGINE_RAN), -EPROTO);
+    t = image();
+    t.offset = BUFFER;
+    assert_int_equal(sent(&t, 0, 1, "", &got, SWN_ENGINE_RAN), 1); /* the room was too small for another output */
+    t.offset = 0;
+    t.element = SWN_ELEMENT_BYTES;
+    t.bytes = UINT64_MAX;
+    assert_int_equal(sent(&t, 0, 1, "", &got, SWN_ENGINE_RAN), -EPROTO);
+    t.bytes = INT64_MAX;
+    assert_int_equal(sent(&t, 0, 1, "", &got, SWN_ENGINE_RAN), 1);
 }
 
 static void test_sizes_that_lie_are_refused(void **state)
@@ -320,6 +346,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_what_is_said_of_joining_arrives, open_sockets, close_sockets),
         cmocka_unit_test_setup_teardown(test_every_length_of_text_arrives, open_sockets, close_sockets),
         cmocka_unit_test_setup_teardown(test_tensors_outside_the_buffer_are_refused, open_sockets, close_sockets),
+        cmocka_unit_test_setup_teardown(test_outputs_that_lie_nowhere_may_be_larger_than_the_buffer, open_sockets,
+                                        close_sockets),
         cmocka_unit_test_setup_teardown(test_sizes_that_lie_are_refused, open_sockets, close_sockets),
         cmocka_unit_test_setup_teardown(test_unknown_dimensions_are_only_for_descriptions, open_sockets, close_sockets),
         cmocka_unit_test_setup_teardown(test_strings_have_four_bytes_an_element, open_sockets, close_sockets),
