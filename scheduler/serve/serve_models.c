@@ -276,7 +276,7 @@ static struct swn_served *next_to_load(struct swn_serving *s, unsigned engine)
 
     for (size_t i = 0; i < s->count; i++) {
         struct swn_served *m = s->models[i];
-        if (m->engine != engine || is_ensemble(m))
+        if (m->engine != engine || is_ensemble(m) || (m->is_python && !engine)) /* it has no worker yet */
             continue;
         if (m->state == SWN_MODEL_LOADING || m->state == SWN_MODEL_UNLOADING)
             return NULL;

@@ -27,7 +27,7 @@
  *   child=1                     loading leaves a child that holds the socket, and does not end by itself
  * With FAKE_LOG=FILE in the environment it notes there what it is told, a line each: of RUN the request, its group, its
  * model, and MODEL:GROUP of each step that is foretold. A run fails if it foretells what no model has. With
- * FAKE_GATE=FILE it is not up before the file is there.
+ * FAKE_GATE=FILE it is not up before the file is there. It loads a .py file only with --worker.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -67,7 +67,7 @@ static struct request {
 
 static char *buffer;
 static uint64_t buffer_bytes, least_bytes;
-static int log_fd = -1;
+static int log_fd = -1, is_worker;
 
 static void note(const char *what, uint64_t id, uint32_t group)
 {
@@ -184,8 +184,8 @@ static enum swn_engine_status load(struct model *m, const char *path, const char
 
     if (fd >= 0)
         close(fd);
-    *text = "the file cannot be read";
-    if (n < 0)
+    *text = n < 0 ? "the file cannot be read" : "this engine is no worker";
+    if (n < 0 || (!is_worker && strlen(path) > 3 && !strcmp(path + strlen(path) - 3, ".py")))
         return SWN_ENGINE_UNREADABLE;
     words[n] = '\0';
     *m = (struct model){.inputs = 1, .rank = 2, .groups = 3, .type = SWN_ELEMENT_FP32};
@@ -439,6 +439,7 @@ int main(int argc, char **argv)
         if (!strcmp(argv[i], "--buffer"))
             fd = atoi(argv[i + 1]);
     }
+    is_worker = argc > 1 && !strcmp(argv[argc - 1], "--worker");
     if (getenv("FAKE_LOG"))
         log_fd = open(getenv("FAKE_LOG"), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
     if (getenv("FAKE_EXIT"))

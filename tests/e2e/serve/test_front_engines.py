@@ -1,7 +1,6 @@
 """What swapnet-serve does with requests that are late, engines that die, models that come and go, and when it is to end."""
 import concurrent.futures
 import contextlib
-import ctypes
 import json
 import os
 import pathlib
@@ -14,7 +13,7 @@ import time
 import pytest
 
 import serve_front
-from serve_front import Front, binary, body_of, front, outputs, repository, tensor, wait_for
+from serve_front import Front, binary, body_of, front, held_by_the_kernel, outputs, repository, tensor, wait_for
 
 pytestmark = pytest.mark.skipif(not serve_front.SERVE.exists(), reason="swapnet-serve is not built: no libmicrohttpd")
 
@@ -231,22 +230,6 @@ def test_hung_group_is_ended(tmp_path):
         flag.touch()
         assert f.infer("hang", BODY)[0] == 200  # again, without the file
         f.said("has not answered in time")
-
-
-@contextlib.contextmanager
-def held_by_the_kernel(pid):
-    """That process does not end before this does, whoever kills it, as one that waits for a broken disk."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    libc.ptrace.argtypes = [ctypes.c_long, ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p]
-    seize, detach, trace_exit, wait_all = 0x4206, 17, 0x40, 0x40000000
-    if libc.ptrace(seize, pid, None, trace_exit):
-        pytest.skip(f"ptrace: {os.strerror(ctypes.get_errno())}")
-    try:
-        yield
-    finally:
-        os.kill(pid, signal.SIGKILL)
-        os.waitpid(pid, wait_all)
-        libc.ptrace(detach, pid, None, None)
 
 
 def test_engine_that_cannot_be_killed_holds_nobody_up(tmp_path):

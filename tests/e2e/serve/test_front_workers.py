@@ -1,5 +1,6 @@
 """Models that swapnet-serve has Python run: each has a worker of its own, code that others could write is not run, and the memory is
 divided without being given out twice."""
+import concurrent.futures
 import json
 import os
 import signal
@@ -7,7 +8,7 @@ import signal
 import pytest
 
 import serve_front
-from serve_front import body_of, front, outputs, repository, tensor, wait_for
+from serve_front import body_of, front, held_by_the_kernel, outputs, repository, tensor, wait_for
 
 pytestmark = pytest.mark.skipif(not serve_front.SERVE.exists(), reason="swapnet-serve is not built: no libmicrohttpd")
 
@@ -208,6 +209,28 @@ def test_place_of_a_worker_that_ends_is_waited_for(tmp_path):
             gone, next_one = f"m{turn % 8}", f"m{(turn + 7) % 8}"
             assert load(f, gone, "unload")[0] == 200
             assert load(f, next_one) == (200, "")
+
+
+def test_model_that_waits_for_a_place_is_loaded_nowhere_else(tmp_path):
+    repo = repository(tmp_path, echo="")
+    for number in range(8):
+        add_python(repo, f"m{number}", config='parameters { key: "memory" value { string_value: "10M" } }')
+    with front(repo, "--model-control-mode=explicit", "--load-model=echo", *(f"--load-model=m{number}" for number in range(1, 7))) as f, \
+            concurrent.futures.ThreadPoolExecutor(1) as pool:
+        f.ready()
+        before = f.engines()
+        assert load(f, "m0") == (200, "")
+        last, = set(f.engines()) - set(before)
+        with held_by_the_kernel(last):
+            assert load(f, "m0", "unload")[0] == 200
+            work = pool.submit(load, f, "m7")
+
+            def waits():
+                index = json.loads(f.ask("POST", "/v2/repository/index")[2])
+                return work.done() or any(m["name"] == "m7" and m["state"] == "LOADING" for m in index)
+            wait_for(waits, "the model that waits")
+            assert outputs(f.infer("echo", BODY)) == {"OUTPUT0": VALUES}
+        assert work.result() == (200, "")
 
 
 def test_worker_with_work_borrows_from_idle_engines_and_gives_back(tmp_path):

@@ -1,5 +1,6 @@
 """swapnet-serve with a fake engine (tests/tools/fake_engine.c), and requests to it, for the tests of e2e/serve."""
 import contextlib
+import ctypes
 import http.client
 import json
 import os
@@ -10,6 +11,8 @@ import socket
 import struct
 import subprocess
 import time
+
+import pytest
 
 import harness
 
@@ -144,6 +147,22 @@ def front(repo, *options, **more):
         if f.process.poll() is None:
             f.process.kill()
             f.process.communicate()
+
+
+@contextlib.contextmanager
+def held_by_the_kernel(pid):
+    """That process does not end before this does, whoever kills it, as one that waits for a broken disk."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.ptrace.argtypes = [ctypes.c_long, ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p]
+    seize, detach, trace_exit, wait_all = 0x4206, 17, 0x40, 0x40000000
+    if libc.ptrace(seize, pid, None, trace_exit):
+        pytest.skip(f"ptrace: {os.strerror(ctypes.get_errno())}")
+    try:
+        yield
+    finally:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, wait_all)
+        libc.ptrace(detach, pid, None, None)
 
 
 def outputs(answer):
