@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -327,11 +328,47 @@ static int number(const char *text, uint64_t *out)
     return *text < '0' || *text > '9' || *end || errno || *out == UINT64_MAX ? -EINVAL : 0;
 }
 
+/* Headers that say where the body ends. */
+struct framing {
+    unsigned lengths, codings;
+    uint8_t is_chunked, has_blank; /* has_blank: a name ends with a blank, so others may take it for another one */
+};
+
+static enum MHD_Result look_at_header(void *cls, enum MHD_ValueKind kind, const char *key, const char *value)
+{
+    struct framing *f = cls;
+    size_t length = strlen(key);
+
+    (void)kind;
+    f->has_blank |= length == 0 || key[length - 1] == ' ' || key[length - 1] == '\t';
+    f->lengths += strcasecmp(key, "Content-Length") == 0;
+    if (strcasecmp(key, "Transfer-Encoding") == 0) {
+        f->codings++;
+        f->is_chunked = value && strcasecmp(value, "chunked") == 0;
+    }
+    return MHD_YES;
+}
+
+/* A proxy in front of us that chose another of two ends would take the rest of a body for a request, or the other way
+ * round, and libmicrohttpd chooses one. */
+static int check_framing(struct swn_http_request *r)
+{
+    struct framing f = {0};
+
+    MHD_get_connection_values(r->connection, MHD_HEADER_KIND, look_at_header, &f);
+    if (f.lengths + f.codings <= 1 && f.is_chunked == f.codings && !f.has_blank)
+        return 0;
+    r->must_close = 1;
+    return swn_oip_fail(&r->job.error, 400, "the end of the body is not clear: use one Content-Length or chunks");
+}
+
 static int read_headers(struct swn_http_request *r)
 {
     struct MHD_Connection *c = r->connection;
     const char *length = MHD_lookup_connection_value(c, MHD_HEADER_KIND, "Content-Length");
 
+    if (check_framing(r))
+        return -EINVAL;
     r->length = length || MHD_lookup_connection_value(c, MHD_HEADER_KIND, "Transfer-Encoding") ? UINT64_MAX : 0;
     if (number(length, &r->length)) {
         r->must_close = 1;
