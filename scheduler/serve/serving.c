@@ -130,7 +130,7 @@ static void take_signal(struct swn_serving *s, uint64_t now)
         return;
     if (info.ssi_signo == SIGCHLD)
         swn_engines_bury(s, now);
-    else
+    else if (info.ssi_signo != SIGHUP || !s->is_draining) /* a terminal that is closed sends it, and its shell too */
         begin_drain(s, now);
 }
 
@@ -294,10 +294,13 @@ struct swn_buffer *swn_serving_buffer(struct swn_serving *s)
 /* Signals are blocked before there is another thread, which then has them blocked as well. */
 static int open_events(struct swn_serving *s)
 {
+    struct sigaction hangup;
     sigset_t set;
 
     sigemptyset(&set);
     sigaddset(&set, SIGTERM);
+    if (sigaction(SIGHUP, NULL, &hangup) == 0 && hangup.sa_handler != SIG_IGN) /* nohup has it ignored */
+        sigaddset(&set, SIGHUP);
     sigaddset(&set, SIGINT);
     sigaddset(&set, SIGCHLD);
     sigprocmask(SIG_BLOCK, &set, NULL);

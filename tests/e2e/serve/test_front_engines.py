@@ -488,7 +488,8 @@ def test_config_names_the_tensors(tmp_path):
 
 # ---- begin and end ----
 
-def test_drain_answers_what_is_on_its_way(tmp_path):
+@pytest.mark.parametrize("signals", [[signal.SIGTERM], [signal.SIGHUP, signal.SIGHUP]])
+def test_drain_answers_what_is_on_its_way(tmp_path, signals):
     f = Front(repository(tmp_path, slow="slow_ms=200 groups=3"))
     try:
         wait_for(f.is_ready)
@@ -497,8 +498,9 @@ def test_drain_answers_what_is_on_its_way(tmp_path):
         with concurrent.futures.ThreadPoolExecutor(4) as pool:
             work = [pool.submit(f.infer, "slow", BODY) for _ in range(3)]
             wait_for(lambda: f.metric("swapnet_serve_requests") == 3)
-            f.process.send_signal(signal.SIGTERM)
-            f.said("told to end")
+            for one in signals:
+                f.process.send_signal(one)
+                f.said("told to end")
             answer = f.infer("slow", BODY, connection=idle)
             assert answer[0] == 503
             assert answer[1]["Connection"].lower() == "close"
@@ -508,6 +510,14 @@ def test_drain_answers_what_is_on_its_way(tmp_path):
         assert f.wait() == 0, f.log
     finally:
         f.process.kill()
+
+
+def test_hangup_that_was_ignored_at_start_ends_nothing(tmp_path):
+    with front(repository(tmp_path, echo=""), first=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN)) as f:
+        f.ready()
+        f.process.send_signal(signal.SIGHUP)
+        assert f.infer("echo", BODY)[0] == 200
+    assert f.log.count("told to end") == 1
 
 
 def test_drain_has_an_end(tmp_path):

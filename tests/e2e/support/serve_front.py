@@ -51,12 +51,13 @@ def body_of(*tensors, **more):
 class Front:
     """A running server; `log` is what it wrote to stderr, once it has ended."""
 
-    def __init__(self, repo, *options, memory="200M", env=None):
+    def __init__(self, repo, *options, memory="200M", env=None, first=None):
+        """`first` is called in the process before it is swapnet-serve."""
         self.log = ""
         command = [SERVE, "--model-repository", repo, "--memory", memory, "--http-port", "0", "--engine", FAKE,
                    "--library", "none", *options]
         self.process = subprocess.Popen([str(word) for word in command], stderr=subprocess.PIPE, text=True,
-                                        env=harness.clean_env(QUARANTINE | (env or {})))
+                                        env=harness.clean_env(QUARANTINE | (env or {})), preexec_fn=first)
         self.port = int(self.said(r"listening .*, port (\d+)")[1])
 
     def said(self, pattern):
