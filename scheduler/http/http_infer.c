@@ -206,6 +206,8 @@ int swn_http_infer_end(struct swn_http_request *r)
     r->job.item.arrived_ns = swn_now_ns();
     if (take_place(r))
         return -EINVAL;
+    if (swn_slot_resize(buffer_of(r), &r->body, r->used)) /* the room for what might have come */
+        return refuse_room(r, -ENOSPC);
     infer = r->job.infer = calloc(1, sizeof *infer);
     if (!infer)
         return refuse_room(r, -ENOMEM);

@@ -1,4 +1,5 @@
 """swapnet-serve without PyTorch: its engine is a fake one that gives back what it gets (tests/tools/fake_engine.c)."""
+import concurrent.futures
 import contextlib
 import gzip
 import json
@@ -127,6 +128,20 @@ def test_chunked_request(echo):
     c.request("POST", "/v2/models/echo/infer", pieces, encode_chunked=True, headers={"Transfer-Encoding": "chunked"})
     assert c.getresponse().status == 200
     c.close()
+
+
+def test_body_of_unknown_length_holds_what_it_is(tmp_path):
+    gate = tmp_path / "gate"
+    body, headers = binary(VALUES)
+    with front(repository(tmp_path / "repo", slow=f"wait_for={gate}"), "--buffers", "8M") as f, \
+            concurrent.futures.ThreadPoolExecutor(8) as pool:
+        f.ready()
+        work = [pool.submit(f.infer, "slow", gzip.compress(body), headers | {"Content-Encoding": "gzip"}) for _ in range(4)]
+        work += [pool.submit(f.infer, "slow", iter([body]), headers) for _ in range(4)]
+        wait_for(lambda: f.metric("swapnet_serve_requests") == 8)
+        assert f.metric("swapnet_serve_buffer_used_bytes") < 8 * 4096
+        gate.touch()
+        assert [one.result()[0] for one in work] == [200] * 8
 
 
 @pytest.mark.parametrize("framing", ["Content-Length: 5\r\nContent-Length: {0}", "Content-Length: {0}\r\nContent-Length: {0}",
