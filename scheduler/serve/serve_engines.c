@@ -11,7 +11,9 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include "base/size.h"
 #include "scheduler/protocol/systemd.h"
@@ -333,6 +335,37 @@ void swn_engines_bury(struct swn_serving *s, uint64_t now)
         if (link->state != SWN_ENGINE_IS_ENDING)
             swn_engine_link_closed(link);
     }
+    s->has_dead = 1;
+}
+
+static int is_engine(const struct swn_serving *s, pid_t pid)
+{
+    for (unsigned i = 0; i < SWN_ENGINES_MOST; i++)
+        if (s->engines[i].link.pid == pid)
+            return 1;
+    return 0;
+}
+
+/* As the first process of a container the server gets children of engines that have ended, and nobody else reaps them.
+ * Elsewhere a child that is no engine is somebody else's, from before the server was what this process is. An engine
+ * that has ended hides those behind it until it is reaped itself. */
+static void reap_others(struct swn_serving *s)
+{
+    siginfo_t info;
+    int takes = 0;
+
+    if (!s->has_dead)
+        return;
+    takes = getpid() == 1 || (prctl(PR_GET_CHILD_SUBREAPER, &takes, 0, 0, 0) == 0 && takes);
+    while (takes) {
+        info.si_pid = 0;
+        if (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) || info.si_pid == 0)
+            break;
+        if (is_engine(s, info.si_pid))
+            return;
+        waitpid(info.si_pid, NULL, WNOHANG);
+    }
+    s->has_dead = 0;
 }
 
 /* ---- time ---- */
@@ -397,4 +430,5 @@ void swn_engines_pump(struct swn_serving *s, uint64_t now)
             swn_requests_run(s, i, now);
         }
     }
+    reap_others(s);
 }

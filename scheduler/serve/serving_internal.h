@@ -111,6 +111,7 @@ struct swn_serving {
     struct swn_serve_lane *lane;
     struct swn_job *loads; /* jobs that wait for models */
     uint8_t has_moved;     /* a model, so one of these jobs may be done */
+    uint8_t has_dead;      /* children that have ended and may be nobody's */
     struct swn_serve_limits limits;
     struct swn_serve_status *status; /* NULL: no status socket */
     struct swn_trace *trace;         /* NULL: none */

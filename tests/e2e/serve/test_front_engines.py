@@ -1,6 +1,7 @@
 """What swapnet-serve does with requests that are late, engines that die, models that come and go, and when it is to end."""
 import concurrent.futures
 import contextlib
+import ctypes
 import json
 import os
 import pathlib
@@ -319,6 +320,21 @@ def test_engine_whose_child_holds_its_socket_is_missed_at_once(tmp_path):
         wait_for(lambda: is_group_empty(engine), "the child's end")
         last, = f.engines()
     wait_for(lambda: is_group_empty(last), "the end of the last child")
+
+
+def be_a_subreaper():
+    """As the first process of a container: whoever has lost its parent becomes a child."""
+    ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)  # PR_SET_CHILD_SUBREAPER
+
+
+def test_children_that_engines_leave_behind_are_reaped(tmp_path):
+    with front(repository(tmp_path, nest="child=1"), first=be_a_subreaper) as f:
+        f.ready()
+        for _ in range(2):
+            engine, = f.engines()
+            os.kill(engine, signal.SIGKILL)
+            assert f.infer("nest", BODY)[0] == 200
+            wait_for(lambda: len(f.engines()) == 1, "the end of what is left")
 
 
 def test_engine_that_does_not_start_is_said(tmp_path):
