@@ -70,6 +70,8 @@ static void start(struct swn_serving *s, unsigned i, uint64_t now)
         swn_requests_lost(s, i, 0);
         return;
     }
+    s->restarts += e->has_died;
+    e->has_died = 0;
     swn_leases_started(e);
     e->started_ns = now;
     swn_serve_watch(s, e->link.socket, SWN_SERVE_TAG(SWN_TAG_ENGINE, i), EPOLLIN);
@@ -118,6 +120,7 @@ static unsigned set_apart(struct swn_serving *s, struct swn_served *model, uint6
         e->own_bytes = own_bytes;
         e->lease_bytes = 0; /* the next review has one */
         e->fruitless = e->quick = 0;
+        e->has_died = 0;
         e->start_at_ns = 0;
         move_to(s, model, i);
         return i;
@@ -235,6 +238,7 @@ static void died(struct swn_serving *s, unsigned i, int status, uint64_t now)
     unsigned slow;
     char text[64];
 
+    e->has_died = 1;
     e->fruitless++;
     e->quick = now - e->started_ns < QUICK_NS ? e->quick + 1 : 0;
     slow = e->quick / QUICK_FREE < QUICK_SLOWEST ? e->quick / QUICK_FREE : QUICK_SLOWEST;

@@ -68,6 +68,7 @@ struct swn_served_engine {
     struct swn_engine_link link;
     uint8_t is_wanted;
     uint8_t is_worker;
+    uint8_t has_died;      /* the last one, and no other has been started for its models */
     uint64_t own_bytes;    /* what an engine of one model has when all work */
     uint64_t lease_bytes;  /* what it is to have */
     uint64_t budget_bytes; /* what it may be using */

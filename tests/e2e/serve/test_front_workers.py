@@ -209,6 +209,7 @@ def test_place_of_a_worker_that_ends_is_waited_for(tmp_path):
             gone, next_one = f"m{turn % 8}", f"m{(turn + 7) % 8}"
             assert load(f, gone, "unload")[0] == 200
             assert load(f, next_one) == (200, "")
+        assert f.metric("swapnet_serve_engine_restarts_total") == 0
 
 
 def test_model_that_waits_for_a_place_is_loaded_nowhere_else(tmp_path):

@@ -55,6 +55,7 @@ static void test_names_of_triton(void **state)
     has_line(text, "nv_inference_count{model=\"b.x\",version=\"12\"} 0");
     has_line(text, "nv_inference_request_duration_us{model=\"a\",version=\"1\"} 9000");
     has_line(text, "nv_inference_queue_duration_us{model=\"a\",version=\"1\"} 1000");
+    has_line(text, "nv_inference_compute_input_duration_us{model=\"a\",version=\"1\"} 0");
     has_line(text, "nv_inference_compute_infer_duration_us{model=\"a\",version=\"1\"} 6000");
     has_line(text, "nv_inference_pending_request_count{model=\"a\",version=\"1\"} 4");
     has_line(text, "swapnet_serve_model_weight_bytes{model=\"a\",version=\"1\"} 1048576");
