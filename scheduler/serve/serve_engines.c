@@ -61,7 +61,7 @@ static void start(struct swn_serving *s, unsigned i, uint64_t now)
                                    .buffer_bytes = s->options.buffer_bytes};
     int rc = swn_engine_link_start(&e->link, &how, now, why);
 
-    s->restarts += e->starts++ > 0;
+    e->starts++;
     if (rc) {
         e->fruitless++;
         e->start_at_ns = now + pause_ns(e->fruitless + 1);
