@@ -30,6 +30,7 @@ struct swn_ensemble_run {
     struct step_job *steps[SWN_ENSEMBLE_STEPS];           /* those that run */
     unsigned running;
     int is_advancing, has_failed;
+    enum swn_failure failure; /* of the step that has failed first */
 };
 
 static void run_free(struct swn_ensemble_run *run)
@@ -123,8 +124,8 @@ static void conclude(struct swn_ensemble_run *run, uint64_t now)
         job->run = NULL;
         job->infer->store_ns = now;
         if (run->has_failed || take_outputs(run))
-            swn_requests_fail(run->s, job,
-                              job->item.is_dropped ? (enum swn_failure)job->infer->failure : SWN_FAILURE_BACKEND, now);
+            swn_requests_fail(run->s, job, job->item.is_dropped ? (enum swn_failure)job->infer->failure : run->failure,
+                              now);
         else
             swn_requests_succeed(run->s, job, now);
     }
@@ -186,8 +187,10 @@ static void take_result(struct swn_ensemble_run *run, unsigned i, struct swn_job
     }
     *state = *state == SWN_STEP_EARLY ? SWN_STEP_HELD : SWN_STEP_DONE;
     run->job->infer->may_differ |= job->infer->may_differ;
-    if (job->error.status != 200)
+    if (job->error.status != 200) {
         run->job->error = job->error;
+        run->failure = (enum swn_failure)job->infer->failure;
+    }
     run->has_failed |= job->error.status != 200 || take_step_outputs(run, i, job->infer) != 0;
 }
 
@@ -237,6 +240,7 @@ static int start_step(struct swn_ensemble_run *run, unsigned i, const struct ste
         infer->request.input_count++;
     }
     infer->request.priority = run->job->infer->request.priority;
+    infer->failure = SWN_FAILURE_BACKEND; /* where nothing else is said */
     to->run = run;
     to->step = i;
     to->job = (struct swn_job){.kind = SWN_JOB_INFER,
@@ -354,6 +358,7 @@ void swn_ensembles_begin(struct swn_serving *s, struct swn_job *job, uint64_t no
     }
     run->s = s;
     run->job = job;
+    run->failure = SWN_FAILURE_BACKEND;
     run->ensemble = swn_ensemble_share(m->config->ensemble);
     swn_ensemble_begin(run->ensemble, &run->progress);
     want_outputs(run, &infer->request);

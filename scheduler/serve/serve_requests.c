@@ -105,6 +105,7 @@ void swn_requests_fail(struct swn_serving *s, struct swn_job *job, enum swn_fail
 {
     struct swn_serve_counts *c = &model_of(s, job)->counts;
 
+    job->infer->failure = (uint8_t)failure;
     if (!job->item.upstream) { /* else nobody has asked for it, and it runs again where it is needed */
         c->failure[failure]++;
         c->fail_ns += now - job->item.arrived_ns;
@@ -275,6 +276,7 @@ void swn_requests_admit(struct swn_serving *s, struct swn_job *job, uint64_t now
         full = "";
     if (full) {
         m->counts.failure[SWN_FAILURE_REJECTED] += !is_early;
+        job->infer->failure = SWN_FAILURE_REJECTED;
         swn_serve_refuse(s, job, 503, "there are too many requests%s", full);
         return;
     }
@@ -285,6 +287,7 @@ void swn_requests_admit(struct swn_serving *s, struct swn_job *job, uint64_t now
     }
     if (m->tensors && match(s, m, job)) {
         m->counts.failure[SWN_FAILURE_OTHER]++;
+        job->infer->failure = SWN_FAILURE_OTHER;
         swn_serve_finish(s, job);
         return;
     }

@@ -54,7 +54,7 @@ struct swn_infer {
     uint64_t began_ns, infer_ns, store_ns;
     uint64_t wait_ns;        /* with the answer: how long the next request of this model would take; 0: not known */
     unsigned crashes, kills; /* engines that died while they had it: by themselves, or from outside */
-    uint8_t failure;         /* of one that is dropped: enum swn_failure */
+    uint8_t failure;         /* of one that is dropped or has failed: enum swn_failure */
     uint8_t may_differ;      /* its answer's bits: swn_model_config_may_differ */
     uint8_t is_execution;    /* the first of the requests that ran their last group at once */
     uint64_t batch;          /* samples of all of these; 0: it is not known */

@@ -401,6 +401,26 @@ def test_a_step_that_cannot_begin_ends_the_request(tmp_path):
         wait_for(lambda: f.metric("swapnet_serve_buffer_used_bytes") == 0)
 
 
+def test_a_step_without_a_place_counts_as_rejected(tmp_path):
+    gate = tmp_path / "gate"
+    repo = fork(tmp_path / "repo", left=f"wait_for={gate}")
+    (repo / "left" / "config.pbtxt").write_text("dynamic_batching { default_queue_policy { max_queue_size: 1 } }")
+    with front(repo) as f, concurrent.futures.ThreadPoolExecutor(2) as pool:
+        f.ready()
+        work = []
+        for _ in range(2):
+            work.append(pool.submit(f.infer, "left", body_of(tensor(HIGH))))
+            wait_for(lambda: f.metric("swapnet_serve_requests") == len(work))
+            wait_for(lambda: f.metric('nv_inference_pending_request_count{model="left",version="1"}') == len(work) - 1)
+        assert f.infer("fork", body_of(tensor(HIGH, "IN")))[0] == 503
+        gate.touch()
+        assert [one.result()[0] for one in work] == [200, 200]
+        m = f.metrics()
+        for model in ("left", "fork"):
+            assert [m[f'nv_inference_request_failure{{model="{model}",version="1",reason="{reason}"}}'] for reason in
+                    ("REJECTED", "CANCELED", "BACKEND", "OTHER")] == [1, 0, 0, 0]
+
+
 def test_a_step_under_which_engines_die_takes_the_others_with_it(tmp_path):
     with front(fork(tmp_path, left="die=11")) as f:
         f.ready()
