@@ -6,6 +6,7 @@
 #ifndef SWN_SCHEDULER_HTTP_HTTP_H
 #define SWN_SCHEDULER_HTTP_HTTP_H
 
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -18,11 +19,13 @@ struct swn_http_options {
     int socket;                      /* that listens already; -1: make one */
     const struct swn_tls_files *tls; /* while it starts; NULL: without TLS */
     unsigned threads, connections, connections_per_address;
-    unsigned inferences; /* at once */
-    unsigned idle_s;     /* a connection without a request */
-    unsigned header_s;   /* from a request's first line to its last header */
-    unsigned answer_s;   /* for an answer, besides what its bytes take at the least rate */
-    uint64_t least_rate; /* bytes a second in which bodies and answers have to go on */
+    unsigned inferences;    /* at once, of all listeners */
+    atomic_uint *inferring; /* how many there are: from the end of the body, or its begin if it is compressed, to the
+                             * answer */
+    unsigned idle_s;        /* a connection without a request */
+    unsigned header_s;      /* from a request's first line to its last header */
+    unsigned answer_s;      /* for an answer, besides what its bytes take at the least rate */
+    uint64_t least_rate;    /* bytes a second in which bodies and answers have to go on */
     uint64_t body_most;
     size_t header_bytes; /* of a connection: its headers, and what is read at once */
     int is_for_metrics;  /* serves /metrics alone */

@@ -54,8 +54,8 @@ static int take_place(struct swn_http_request *r)
 {
     if (r->has_place)
         return 0;
-    if (atomic_fetch_add(&r->http->inferences, 1) >= r->http->options.inferences) {
-        atomic_fetch_sub(&r->http->inferences, 1);
+    if (atomic_fetch_add(r->http->options.inferring, 1) >= r->http->options.inferences) {
+        atomic_fetch_sub(r->http->options.inferring, 1);
         return swn_oip_fail(&r->job.error, 503, "there are too many requests");
     }
     r->has_place = 1;
@@ -69,7 +69,7 @@ void swn_http_infer_free(struct swn_http_request *r)
     swn_inflate_free(r->inflate);
     r->inflate = NULL;
     if (r->has_place)
-        atomic_fetch_sub(&r->http->inferences, 1);
+        atomic_fetch_sub(r->http->options.inferring, 1);
     r->has_place = 0;
 }
 

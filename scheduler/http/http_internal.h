@@ -28,9 +28,8 @@ struct swn_http {
     int listen_fd, has_tls;
     unsigned port;
     atomic_size_t requests, connection_count;
-    atomic_size_t loads;      /* and unloads, which may wait for minutes, also when their clients have left */
-    atomic_size_t others;     /* requests that are neither these, nor inferences, nor questions about health */
-    atomic_size_t inferences; /* from the end of the body, or from its begin if it is compressed, to the answer */
+    atomic_size_t loads;  /* and unloads, which may wait for minutes, also when their clients have left */
+    atomic_size_t others; /* requests that are neither these, nor inferences, nor questions about health */
     pthread_mutex_t lock;
     struct swn_http_connection *connections;
 };
@@ -49,7 +48,7 @@ struct swn_http_request {
     uint64_t json_bytes; /* what Inference-Header-Content-Length says; UINT64_MAX: nothing */
     uint8_t is_refused;  /* job.error says why; the body is read and left aside */
     uint8_t must_close;
-    uint8_t has_place;         /* counted in http->inferences */
+    uint8_t has_place;         /* counted in options.inferring */
     atomic_size_t *counted_in; /* http->others or http->loads, or NULL */
     const char *allow;         /* with status 405: the methods that there are */
     struct swn_inflate *inflate;

@@ -26,6 +26,7 @@
 /* NULL where there is none. */
 enum { PLAIN, WITH_TLS, METRICS, LISTENERS };
 static struct swn_http *listeners[LISTENERS];
+static atomic_uint inferring; /* with and without TLS: they are counted together */
 
 static void tick(void *user)
 {
@@ -152,6 +153,7 @@ static int start_listeners(struct swn_serve_options *o, struct swn_serving *serv
     int has_port = o->http.has_metrics && o->metrics_port &&
                    (strcmp(o->metrics_port, o->http.port) != 0 || !strcmp(o->metrics_port, "0"));
 
+    http.inferring = &inferring;
     http.socket = swn_notify_socket();
     if (http.socket == -EINVAL)
         swn_serve_say("the sockets that were handed over are not one that listens; it makes its own");

@@ -1,4 +1,5 @@
 """HTTPS: the same answers under TLS, from a certificate and a key that are files, with their memory counted."""
+import gzip
 import http.client
 import json
 import os
@@ -188,3 +189,24 @@ def test_without_http_the_connections_with_tls_are_counted(files, tmp_path):
         assert grown < count * each_kib, f"{grown / count:.1f} KiB for each"
         for c in many:
             c.close()
+
+
+def test_places_for_inferences_are_those_of_both_listeners(files, tmp_path):
+    with front(repository(tmp_path, echo=""), *tls_options(files), "--queue", "8") as f:
+        f.tls_port = int(f.said(r"listening with TLS on .*, port (\d+)")[1])
+        f.ready()
+        head = (b"POST /v2/models/echo/infer HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\nContent-Encoding: gzip\r\n\r\n" +
+                gzip.compress(b"{")[:5])  # takes a place and does not end
+        packed = [f.dial() for _ in range(8 + 1 + 8)]
+        for s in packed:
+            s.sendall(head)
+
+        def no_place_is_left():
+            c = connection(f, files)
+            answer = f.infer("none", body_of(tensor(VALUES)), connection=c)
+            c.close()
+            return answer[0] == 503 and b"too many requests" in answer[2]
+        wait_for(no_place_is_left, "the last place")
+        for s in packed:
+            s.close()
+        wait_for(lambda: not no_place_is_left(), "a free place")
