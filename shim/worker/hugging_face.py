@@ -1,11 +1,16 @@
 """A Hugging Face folder: config.json, and weights in *.safetensors or, read without running anything, in *.bin.
 
-No code of the folder is run, nothing is downloaded, and weights beside the folder are not read.
+No code of the folder is run, nothing is downloaded, and weights beside the folder are not read. transformers itself looks for
+more than that, and each version for something else: it sees a folder of links to what was looked at here, and nothing in it
+that can be code or lead elsewhere.
 """
+import contextlib
 import gc
 import inspect
 import json
 import os
+import stat
+import tempfile
 
 os.environ["HF_HUB_OFFLINE"] = os.environ["TRANSFORMERS_OFFLINE"] = "1"  # read when transformers is imported
 
@@ -67,44 +72,82 @@ def read_json(directory, name):
         return json.load(file)
 
 
-def check_shards(directory, name, files):
+def check_shards(index, name, files):
     """Shards are files of the folder: transformers takes any path."""
-    index = read_json(directory, name)
     shards = index.get("weight_map") if isinstance(index, dict) else None
     for shard in shards.values() if isinstance(shards, dict) else ():
         if shard not in files:
             raise ValueError(f"{name}: {shard!r} is not in the folder")
 
 
-def check_kernels(config):
-    """A configuration, and those in it, may name an implementation of attention by its repository: code from elsewhere."""
-    for key, value in config.items() if isinstance(config, dict) else ():
-        if "attn_implementation" in key and "/" in str(value):
-            raise ValueError(f"config.json: {key} {value!r} is code from elsewhere")
-        check_kernels(value)
+def check_config(value, name):
+    """A configuration, and those in it, may name weights, and code that computes attention, which are not in the folder."""
+    for one in value if isinstance(value, list) else ():
+        check_config(one, name)
+    for key, one in value.items() if isinstance(value, dict) else ():
+        if ("attn_implementation" in key and "/" in str(one)) or (key == "trust_remote_code" and one):
+            raise ValueError(f"{name}: {key} {one!r} is code from elsewhere")
+        if (key == "transformers_weights" and one) or (key == "backbone" and isinstance(one, str) and os.path.exists(one)):
+            raise ValueError(f"{name}: {key} {one!r} is from elsewhere")
+        check_config(one, name)
+
+
+def forbid_code():
+    """Whatever transformers would run of a folder goes through these, and who calls them is imported later. Where code is looked for that
+    need not be there, an OSError says that it is not."""
+    import transformers.dynamic_module_utils as dynamic
+
+    def refuse(*args, **kwargs):
+        raise OSError("code of a Hugging Face folder is not run")
+    for name in ("get_cached_module_file", "get_class_in_module", "get_class_from_dynamic_module"):
+        setattr(dynamic, name, refuse)
+
+
+@contextlib.contextmanager
+def looked_at(directory):
+    """A folder with the configurations, as they were when they were looked at, and links to the weights."""
+    files = os.listdir(directory)
+    with tempfile.TemporaryDirectory(prefix="swapnet-") as safe:
+        for name in files:
+            path = os.path.join(directory, name)
+            is_weights, is_index = name.endswith((".safetensors", ".bin")), name.endswith(".index.json")
+            if not is_weights and not is_index and name not in ("config.json", "generation_config.json"):
+                continue
+            kind = os.lstat(path).st_mode
+            if not stat.S_ISREG(kind):
+                raise ValueError(f"{name} is {'a link' if stat.S_ISLNK(kind) else 'no file'}")
+            if is_weights:
+                os.symlink(os.path.abspath(path), os.path.join(safe, name))
+                continue
+            content = read_json(directory, name)
+            if is_index:
+                check_shards(content, name, files)
+            else:
+                check_config(content, name)
+            with open(os.path.join(safe, name), "w", encoding="utf-8") as file:
+                json.dump(content, file)
+        yield safe
 
 
 def from_folder(directory):
     import transformers  # takes seconds, and the worker of a model.py does without
     transformers.utils.logging.disable_progress_bar()
-    files = os.listdir(directory)
-    for name in files:
-        if os.path.islink(os.path.join(directory, name)):
-            raise ValueError(f"{name} is a link")
-        if name.endswith(".index.json"):
-            check_shards(directory, name, files)
-    check_kernels(read_json(directory, "config.json"))
+    forbid_code()
+    with looked_at(directory) as folder:
+        return load(transformers, folder)
+
+
+def load(transformers, folder):
     here = {"local_files_only": True, "trust_remote_code": False}
-    config = transformers.AutoConfig.from_pretrained(directory, **here)
+    config = transformers.AutoConfig.from_pretrained(folder, **here)
     name = (getattr(config, "architectures", None) or ["AutoModel"])[0]
     architecture = getattr(transformers, name, None)
     is_model = isinstance(architecture, type) and issubclass(architecture, transformers.PreTrainedModel)
     if not is_model and name != "AutoModel":
         raise ValueError(f"this version of transformers, {transformers.__version__}, has no architecture {name}")
     dtype = "dtype" if int(transformers.__version__.split(".")[0]) >= 5 else "torch_dtype"
-    safe = any(file.endswith(".safetensors") for file in files)
+    safe = any(file.endswith(".safetensors") for file in os.listdir(folder))
     if is_model:
         del here["trust_remote_code"]  # for automatic classes only
-    model = architecture.from_pretrained(directory, config=config, use_safetensors=safe, **here, **{dtype: "auto"},
-                                         **({} if safe else {"weights_only": True}))
-    return model
+    return architecture.from_pretrained(folder, config=config, use_safetensors=safe, **here, **{dtype: "auto"},
+                                        **({} if safe else {"weights_only": True}))

@@ -69,6 +69,35 @@ def test_what_differs_is_named(torch113, tmp_path):
         assert table.returncode == 1 and "no model of that name" in table.stdout and "its code is not run" in table.stdout
 
 
+# A file of torch.export whose sample inputs, which nobody needs, are a pickle that makes a directory.
+EXPORT = """import io, os, sys, torch
+class Evil:
+    def __reduce__(self):
+        return os.mkdir, (sys.argv[2],)
+torch.export.save(torch.export.export(torch.nn.Linear(4, 4), (torch.ones(2, 4),)), "good.pt2")
+pickle = io.BytesIO()
+torch.save(Evil(), pickle)
+reader, writer = torch._C.PyTorchFileReader("good.pt2"), torch._C.PyTorchFileWriter(sys.argv[1])
+for name in reader.get_all_records():
+    data = pickle.getvalue() if "sample_inputs" in name else reader.get_record(name)
+    if name not in ("version", ".data/serialization_id"):
+        writer.write_record(name, data, len(data))
+writer.write_end_of_file()
+"""
+
+
+def test_a_pickle_in_a_file_of_torch_export_is_not_run(torch213, tmp_path):
+    folder = tmp_path / "repo" / "exported" / "1"
+    folder.mkdir(parents=True)
+    subprocess.run([torch213.python, "-c", EXPORT, str(folder / "model.pt2"), str(tmp_path / "ran")], check=True, cwd=tmp_path,
+                   env=harness.clean_env(), timeout=harness.HANG_S)
+    with front(tmp_path / "repo") as f:
+        f.ready()
+        done = verify(torch213, tmp_path, tmp_path / "repo", "--server", f"127.0.0.1:{f.port}", "-o", "json", "--shape", "INPUT0:2,4")
+    assert [m["verdict"] for m in json.loads(done.stdout)["models"]] == ["none"], done.stdout + done.stderr
+    assert not (tmp_path / "ran").exists()
+
+
 @pytest.mark.parametrize("args, words", [
     (["--memory", "much"], "is no size"), (["--server", "here"], "--server 'here'"), (["--requests", "0"], "--requests"),
     (["--budget", "8M"], "no --budget"), (["--shape", "x"], "--shape"), (["--memory", "80M", "--server", "a:1"], "has its own memory"),

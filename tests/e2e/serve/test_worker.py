@@ -5,6 +5,7 @@ import os
 import shutil
 import signal
 import struct
+import subprocess
 
 import pytest
 
@@ -322,15 +323,47 @@ def test_hugging_face_folder_runs_no_code(torch213, folders, tmp_path):
         {"metadata": {}, "weight_map": {"embeddings.word_embeddings.weight": str(folders / "bert" / "1" / "model.safetensors")}}))
     (tmp_path / "kernel").mkdir()
     (tmp_path / "kernel" / "config.json").write_text(json.dumps({"model_type": "bert", "attn_implementation": "some/kernel"}))
+    (tmp_path / "elsewhere").mkdir()
+    config = json.loads((folders / "bert" / "1" / "config.json").read_text())
+    (tmp_path / "elsewhere" / "config.json").write_text(json.dumps(config | {"transformers_weights": "sub/model.safetensors"}))
+    (tmp_path / "elsewhere" / "model.safetensors").touch()
+    (tmp_path / "elsewhere" / "sub").mkdir()
+    (tmp_path / "elsewhere" / "sub" / "model.safetensors").symlink_to(folders / "bert" / "1" / "model.safetensors")
+    (tmp_path / "backbone").mkdir()
+    (tmp_path / "backbone" / "config.json").write_text(json.dumps(
+        {"model_type": "dpt", "parts": [{"backbone": str(tmp_path), "backbone_kwargs": {"out_indices": [1]}}]}))
+    (tmp_path / "trust").mkdir()
+    (tmp_path / "trust" / "config.json").write_text(json.dumps(
+        {"model_type": "dpt", "backbone": "resnet50", "backbone_kwargs": {"trust_remote_code": True}}))
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "config.json").write_text(json.dumps({"model_type": "bert", "architectures": ["Trainer"]}))
     with worker(torch213) as e:
         for number, (folder, words) in enumerate(((tmp_path, ""), (tmp_path / "pickle", ""), (tmp_path / "link", "is a link"),
                                                   (tmp_path / "shards", "is not in the folder"), (tmp_path / "kernel", "is code from"),
+                                                  (tmp_path / "elsewhere", "is from elsewhere"), (tmp_path / "backbone", "is from elsewhere"),
+                                                  (tmp_path / "trust", "is code from"),
                                                   (tmp_path / "other", "no architecture Trainer"))):
             with pytest.raises(ServeError) as failed:
                 e.load(number, folder / "config.json")
             assert failed.value.status == "unreadable" and words in str(failed.value), str(failed.value)
+    assert not (tmp_path / "ran").exists()
+
+
+def test_code_beside_the_weights_is_not_found(torch213, folders, tmp_path):
+    """Some versions of transformers import custom_generate/generate.py of a local folder unasked; here it is asked for."""
+    evil = shutil.copytree(folders / "gpt2" / "1", tmp_path / "model")
+    (evil / "custom_generate").mkdir()
+    (evil / "custom_generate" / "generate.py").write_text(
+        f"import os\nos.mkdir({str(tmp_path / 'ran')!r})\ndef generate(model, **more): return 'ran'\n")
+    script = ("import sys\nsys.path.insert(0, sys.argv[1])\nimport hugging_face\nmodel = hugging_face.from_folder(sys.argv[2])\n"
+              "try:\n    print(model.load_custom_generate(sys.argv[2], trust_remote_code=True))\n"
+              "except OSError as why:\n    print('refused:', why)\n")
+    worker_py = harness.REPO / "shim" / "worker"
+    (tmp_path / "as").mkdir()
+    (tmp_path / "as" / "swapnet_worker").symlink_to(worker_py)
+    done = subprocess.run([torch213.python, "-c", script, str(worker_py), str(evil)], capture_output=True, text=True,
+                          env=harness.clean_env({"PYTHONPATH": str(tmp_path / "as")}), timeout=harness.HANG_S)
+    assert "refused: code of a Hugging Face folder is not run" in done.stdout, done.stdout + done.stderr
     assert not (tmp_path / "ran").exists()
 
 
