@@ -24,8 +24,15 @@ struct swn_ensemble *swn_ensemble_share(struct swn_ensemble *e)
 
 void swn_ensemble_free(struct swn_ensemble *e)
 {
-    if (e && --e->users == 0)
-        free(e);
+    if (!e || --e->users)
+        return;
+    for (unsigned i = 0; i < e->step_count; i++) {
+        free(e->steps[i].inputs);
+        free(e->steps[i].outputs);
+    }
+    free(e->steps);
+    free(e->input_names);
+    free(e);
 }
 
 /* ---- names ---- */
@@ -123,6 +130,10 @@ int swn_ensemble_check(struct swn_ensemble *e, const struct swn_wire_tensor *con
     e->output_count = output_count;
     if (e->step_count == 0 || input_count == 0 || output_count == 0)
         return swn_errmsg(why, -EINVAL, "ensemble_scheduling: an ensemble has steps, inputs and outputs");
+    free(e->input_names);
+    e->input_names = calloc(input_count, sizeof *e->input_names);
+    if (!e->input_names)
+        return swn_errmsg(why, -ENOMEM, "ensemble_scheduling: out of memory");
     for (unsigned i = 0; i < input_count && rc == 0; i++) {
         memcpy(e->input_names[i], inputs[i]->name, sizeof e->input_names[i]);
         rc = add_tensor(e, e->input_names[i], e->step_count, why);

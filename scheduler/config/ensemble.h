@@ -16,7 +16,7 @@
 #include "scheduler/protocol/engine_wire.h"
 
 #define SWN_ENSEMBLE_STEPS 16
-#define SWN_ENSEMBLE_MAPS 16    /* inputs or outputs of a step */
+#define SWN_ENSEMBLE_MAPS 16    /* inputs or outputs of a step, at most */
 #define SWN_ENSEMBLE_TENSORS 64 /* of the ensemble: its inputs, and what steps make */
 #define SWN_ENSEMBLE_LABELS 32
 #define SWN_ENSEMBLE_MODEL 256 /* bytes of a model's name with its terminator */
@@ -48,7 +48,7 @@ struct swn_ensemble_step {
     char model[SWN_ENSEMBLE_MODEL];
     int64_t version; /* 0: the newest */
     unsigned input_count, output_count;
-    struct swn_ensemble_map inputs[SWN_ENSEMBLE_MAPS], outputs[SWN_ENSEMBLE_MAPS];
+    struct swn_ensemble_map *inputs, *outputs; /* the ensemble's */
     struct swn_ensemble_condition condition;
     uint64_t asked, held; /* how often the condition was judged, and held */
 };
@@ -59,8 +59,8 @@ struct swn_ensemble {
     unsigned outputs[SWN_WIRE_TENSORS];             /* tensors, in the order of the outputs */
     unsigned maker[SWN_ENSEMBLE_TENSORS];           /* the step; of an input: step_count */
     const char *tensor_names[SWN_ENSEMBLE_TENSORS]; /* the first input_count are the inputs */
-    char input_names[SWN_WIRE_TENSORS][SWN_WIRE_TENSOR_NAME];
-    struct swn_ensemble_step steps[SWN_ENSEMBLE_STEPS];
+    char (*input_names)[SWN_WIRE_TENSOR_NAME];
+    struct swn_ensemble_step *steps; /* SWN_ENSEMBLE_STEPS at most */
 };
 
 struct swn_ensemble *swn_ensemble_new(void);                     /* NULL: no memory */
@@ -68,7 +68,7 @@ struct swn_ensemble *swn_ensemble_share(struct swn_ensemble *e); /* NULL: NULL *
 void swn_ensemble_free(struct swn_ensemble *e);                  /* the last user's frees it; NULL: nothing */
 
 /* Resolves names and checks that each tensor has one maker, that every step's tensors have one before it, and that the
- * outputs are made. 0, or -EINVAL with `why` filled. */
+ * outputs are made. 0, -EINVAL or -ENOMEM with `why` filled. */
 int swn_ensemble_check(struct swn_ensemble *e, const struct swn_wire_tensor *const *inputs, unsigned input_count,
                        const struct swn_wire_tensor *const *outputs, unsigned output_count, char why[SWN_ERRMSG]);
 

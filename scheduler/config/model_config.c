@@ -227,18 +227,34 @@ static const struct swn_config_field output_fields[] = {
     {0},
 };
 
+void *swn_config_grow(void *list, unsigned *count, unsigned most, size_t size)
+{
+    char *at;
+    void *more;
+
+    memcpy(&at, list, sizeof at);
+    more = *count < most ? realloc(at, (*count + 1) * size) : NULL;
+    if (!more)
+        return NULL;
+    memcpy(list, &more, sizeof more);
+    at = (char *)more + *count * size;
+    memset(at, 0, size);
+    ++*count;
+    return at;
+}
+
 static void *begin_input(void *to)
 {
     struct swn_model_config *c = to;
 
-    return c->input_count + c->output_count < SWN_WIRE_TENSORS ? &c->inputs[c->input_count++] : NULL;
+    return swn_config_grow(&c->inputs, &c->input_count, SWN_WIRE_TENSORS - c->output_count, sizeof *c->inputs);
 }
 
 static void *begin_output(void *to)
 {
     struct swn_model_config *c = to;
 
-    return c->input_count + c->output_count < SWN_WIRE_TENSORS ? &c->outputs[c->output_count++] : NULL;
+    return swn_config_grow(&c->outputs, &c->output_count, SWN_WIRE_TENSORS - c->input_count, sizeof *c->outputs);
 }
 
 static int read_timeout_action(struct swn_pbtxt *p, void *to)
@@ -427,7 +443,7 @@ static void *begin_parameter(void *to)
 {
     struct swn_model_config *c = to;
 
-    return c->parameter_count < SWN_CONFIG_PARAMETERS ? &c->parameters[c->parameter_count++] : NULL;
+    return swn_config_grow(&c->parameters, &c->parameter_count, SWN_CONFIG_PARAMETERS, sizeof *c->parameters);
 }
 
 static const struct swn_config_field transaction_fields[] = {
@@ -579,16 +595,42 @@ void swn_model_config_init(struct swn_model_config *config)
     config->versions.latest = 1;
 }
 
-void swn_model_config_copy(struct swn_model_config *to, const struct swn_model_config *from)
+/* malloc'd; of an empty list NULL. */
+static void *copy_list(const void *from, unsigned count, size_t size, int *rc)
 {
+    void *to = count ? malloc(count * size) : NULL;
+
+    if (to)
+        memcpy(to, from, count * size);
+    else if (count)
+        *rc = -ENOMEM;
+    return to;
+}
+
+int swn_model_config_copy(struct swn_model_config *to, const struct swn_model_config *from)
+{
+    int rc = 0;
+
     *to = *from;
     swn_ensemble_share(to->ensemble);
+    to->inputs = copy_list(from->inputs, from->input_count, sizeof *from->inputs, &rc);
+    to->outputs = copy_list(from->outputs, from->output_count, sizeof *from->outputs, &rc);
+    to->parameters = copy_list(from->parameters, from->parameter_count, sizeof *from->parameters, &rc);
+    if (rc)
+        swn_model_config_free(to);
+    return rc;
 }
 
 void swn_model_config_free(struct swn_model_config *config)
 {
     swn_ensemble_free(config->ensemble);
     config->ensemble = NULL;
+    free(config->inputs);
+    free(config->outputs);
+    free(config->parameters);
+    config->inputs = config->outputs = NULL;
+    config->parameters = NULL;
+    config->input_count = config->output_count = config->parameter_count = 0;
 }
 
 int swn_model_config_parse(const char *text, size_t bytes, struct swn_model_config *config, char why[SWN_ERRMSG])

@@ -79,16 +79,16 @@ struct swn_model_config {
     char file[SWN_CONFIG_NAME]; /* default_model_filename */
     uint32_t max_batch_size;
     unsigned input_count, output_count, parameter_count;
-    struct swn_config_tensor inputs[SWN_WIRE_TENSORS], outputs[SWN_WIRE_TENSORS];
+    struct swn_config_tensor *inputs, *outputs; /* the config's, as long as they are: swn_model_config_free */
+    struct swn_config_parameter *parameters;
     struct swn_config_batching batching;
     struct swn_config_versions versions;
-    struct swn_config_parameter parameters[SWN_CONFIG_PARAMETERS];
-    struct swn_ensemble *ensemble; /* NULL: it is a model of its own. The config's; swn_model_config_free */
+    struct swn_ensemble *ensemble; /* NULL: it is a model of its own. The config's, likewise */
     char ignored[SWN_ERRMSG];      /* "", or the names of top fields that have no effect */
 };
 
-/* What an absent or empty file says. A config may hold an ensemble: it is copied by swn_model_config_copy, and ends
- * with swn_model_config_free. One that was not parsed holds none. */
+/* What an absent or empty file says. A config holds lists, and may hold an ensemble: it is copied by
+ * swn_model_config_copy, and ends with swn_model_config_free. One that was not parsed holds nothing. */
 void swn_model_config_init(struct swn_model_config *config);
 /* 0; -EINVAL, or -EFBIG for more than SWN_CONFIG_BYTES, with `why` filled: "line 3, column 7: ...". */
 int swn_model_config_parse(const char *text, size_t bytes, struct swn_model_config *config, char why[SWN_ERRMSG]);
@@ -99,7 +99,8 @@ uint32_t swn_model_config_joins(const struct swn_model_config *config);
  */
 int swn_model_config_may_differ(const struct swn_model_config *config);
 
-void swn_model_config_copy(struct swn_model_config *to, const struct swn_model_config *from);
+/* 0; -ENOMEM: *to holds nothing. */
+int swn_model_config_copy(struct swn_model_config *to, const struct swn_model_config *from);
 void swn_model_config_free(struct swn_model_config *config); /* what it holds; not the struct itself */
 
 /* The body of GET /v2/models/M/config, as oip_answer.h says of `to` and `room`. */

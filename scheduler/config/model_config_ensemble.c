@@ -16,14 +16,14 @@ static void *begin_input_map(void *to)
 {
     struct swn_ensemble_step *s = to;
 
-    return s->input_count < SWN_ENSEMBLE_MAPS ? &s->inputs[s->input_count++] : NULL;
+    return swn_config_grow(&s->inputs, &s->input_count, SWN_ENSEMBLE_MAPS, sizeof *s->inputs);
 }
 
 static void *begin_output_map(void *to)
 {
     struct swn_ensemble_step *s = to;
 
-    return s->output_count < SWN_ENSEMBLE_MAPS ? &s->outputs[s->output_count++] : NULL;
+    return swn_config_grow(&s->outputs, &s->output_count, SWN_ENSEMBLE_MAPS, sizeof *s->outputs);
 }
 
 /* -1 is Triton's word for the newest. */
@@ -134,7 +134,7 @@ static void *begin_step(void *to)
 {
     struct swn_ensemble *e = to;
 
-    return e->step_count < SWN_ENSEMBLE_STEPS ? &e->steps[e->step_count++] : NULL;
+    return swn_config_grow(&e->steps, &e->step_count, SWN_ENSEMBLE_STEPS, sizeof *e->steps);
 }
 
 const struct swn_config_field swn_ensemble_fields[] = {

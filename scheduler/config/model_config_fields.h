@@ -30,6 +30,10 @@ struct swn_config_field {
     void *(*begin)(void *to);
 };
 
+/* One more element of `size` bytes, all 0, behind those of the list, which *list points to. NULL: no memory, or there
+ * are `most`. The list moves: what pointed into it does so no more. */
+void *swn_config_grow(void *list, unsigned *count, unsigned most, size_t size);
+
 #define SWN_FIELD_AT(type, member) .offset = offsetof(struct type, member)
 
 /* Triton's ModelEnsembling, with conditions; into a struct swn_ensemble. model_config_ensemble.c */

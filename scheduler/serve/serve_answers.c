@@ -109,48 +109,56 @@ static void give_metadata(struct swn_serving *s, struct swn_job *job, const stru
     give_text(s, job, text);
 }
 
-/* What the config does not say, the model does. */
-static void fill_tensors(struct swn_config_tensor *to, unsigned *count, const struct swn_wire_tensor *from, unsigned n,
-                         uint32_t max_batch_size)
+/* The model's tensors as a config has them. malloc'd; NULL: none, or no memory. */
+static struct swn_config_tensor *as_in_config(const struct swn_wire_tensor *from, unsigned n, uint32_t max_batch_size)
 {
-    unsigned batch = max_batch_size > 0;
+    struct swn_config_tensor *to = n ? calloc(n, sizeof *to) : NULL;
 
-    if (*count)
-        return;
-    *count = n;
-    for (unsigned i = 0; i < n; i++) {
-        memset(&to[i], 0, sizeof to[i]);
+    for (unsigned i = 0; to && i < n; i++) {
         to[i].tensor = from[i];
-        if (batch && from[i].rank) {
+        if (max_batch_size && from[i].rank) {
             to[i].tensor.rank--;
             memmove(to[i].tensor.shape, from[i].shape + 1, to[i].tensor.rank * sizeof *from[i].shape);
         }
     }
+    return to;
 }
 
+/* malloc'd, or NULL. */
+static char *config_text(const struct swn_model_config *c)
+{
+    size_t bytes = swn_model_config_json(c, NULL, 0);
+    char *text = malloc(bytes + 1);
+
+    if (text) {
+        swn_model_config_json(c, text, bytes);
+        text[bytes] = '\0';
+    }
+    return text;
+}
+
+/* What the config does not say, the model does. */
 static void give_config(struct swn_serving *s, struct swn_job *job, const struct swn_served *m)
 {
-    struct swn_model_config *c = malloc(sizeof *c);
-    char *text = NULL;
+    struct swn_model_config c = *m->config; /* its lists are the model's */
+    struct swn_config_tensor *inputs = NULL, *outputs = NULL;
 
-    if (c) {
-        *c = *m->config;
-        snprintf(c->name, sizeof c->name, "%s", m->name);
-        if (!*c->platform && !m->is_python)
-            snprintf(c->platform, sizeof c->platform, "pytorch_libtorch");
-        if (!*c->backend)
-            snprintf(c->backend, sizeof c->backend, m->is_python ? "python" : "pytorch");
-        fill_tensors(c->inputs, &c->input_count, m->tensors, m->input_count, c->max_batch_size);
-        fill_tensors(c->outputs, &c->output_count, m->tensors + m->input_count, m->output_count, c->max_batch_size);
-        size_t bytes = swn_model_config_json(c, NULL, 0);
-        text = malloc(bytes + 1);
-        if (text) {
-            swn_model_config_json(c, text, bytes);
-            text[bytes] = '\0';
-        }
-        free(c);
+    snprintf(c.name, sizeof c.name, "%s", m->name);
+    if (!*c.platform && !m->is_python)
+        snprintf(c.platform, sizeof c.platform, "pytorch_libtorch");
+    if (!*c.backend)
+        snprintf(c.backend, sizeof c.backend, m->is_python ? "python" : "pytorch");
+    if (!c.input_count && (inputs = as_in_config(m->tensors, m->input_count, c.max_batch_size))) {
+        c.inputs = inputs;
+        c.input_count = m->input_count;
     }
-    give_text(s, job, text);
+    if (!c.output_count && (outputs = as_in_config(m->tensors + m->input_count, m->output_count, c.max_batch_size))) {
+        c.outputs = outputs;
+        c.output_count = m->output_count;
+    }
+    give_text(s, job, config_text(&c));
+    free(inputs);
+    free(outputs);
 }
 
 /* ---- all of them ---- */

@@ -257,7 +257,7 @@ static int start_step(struct swn_ensemble_run *run, unsigned i, const struct ste
         to->job.item.upstream = maker->job.item.id;
         to->job.item.probability = probability[i];
     }
-    snprintf(to->job.name, sizeof to->job.name, "%s", step->model);
+    snprintf(to->job.name, sizeof to->job.name, "%.*s", (int)sizeof to->job.name - 1, step->model);
     run->steps[i] = to;
     run->running++;
     run->progress.steps[i] = maker ? SWN_STEP_EARLY : SWN_STEP_RUNS;

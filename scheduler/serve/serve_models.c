@@ -175,7 +175,11 @@ static int want(struct swn_serving *s, const char *name, const struct swn_reposi
         free(config);
         return swn_errmsg(why, -ENOMEM, "no memory for it, or too many models");
     }
-    swn_model_config_copy(config, &found->config);
+    if (swn_model_config_copy(config, &found->config)) {
+        free(config);
+        free(copy);
+        return swn_errmsg(why, -ENOMEM, "no memory for it");
+    }
     if (m->config && !m->config->ensemble != !config->ensemble)
         forget_tensors(m);
     if (m->config)

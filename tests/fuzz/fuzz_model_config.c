@@ -45,6 +45,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         expect(config.parameter_count <= SWN_CONFIG_PARAMETERS && config.versions.count <= SWN_CONFIG_LIST);
         expect(memchr(config.name, 0, sizeof config.name) && memchr(config.ignored, 0, sizeof config.ignored));
         check_json(&config);
+        swn_model_config_free(&config);
     }
     free(text);
     return 0;

@@ -30,6 +30,7 @@ static int forget(void **state)
 
 static const struct swn_ensemble *read_config(const char *text)
 {
+    swn_model_config_free(&config);
     int rc = swn_model_config_parse(text, strlen(text), &config, why);
 
     if (rc)
@@ -41,6 +42,7 @@ static const struct swn_ensemble *read_config(const char *text)
 
 static void assert_refused(const char *text, const char *reason)
 {
+    swn_model_config_free(&config);
     assert_int_not_equal(swn_model_config_parse(text, strlen(text), &config, why), 0);
     if (!strstr(why, reason))
         print_message("%s\n", why);

@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include <errno.h>
+#include <malloc.h>
 #include <stdio.h>
 
 #include <jansson.h>
@@ -26,6 +27,7 @@ static int parse_bytes(const char *text, size_t bytes)
     assert_non_null(copy);
     memcpy(copy, text, bytes);
     why[0] = '\0';
+    swn_model_config_free(&config);
     rc = swn_model_config_parse(copy, bytes, &config, why);
     free(copy);
     if (rc < 0)
@@ -266,6 +268,32 @@ static void test_truncated_and_changed_configs_do_no_harm(void **state)
     free(json);
 }
 
+/* A server keeps one for each model, and --memory counts them as little. */
+static void test_a_copy_takes_what_its_lists_have(void **state)
+{
+    struct swn_model_config copy;
+    size_t taken;
+
+    (void)state;
+    assert_int_equal(parse(whole), 0);
+    assert_int_equal(swn_model_config_copy(&copy, &config), 0);
+    taken = malloc_usable_size(copy.inputs) + malloc_usable_size(copy.outputs) + malloc_usable_size(copy.parameters);
+    assert_true(sizeof copy + taken < 12 << 10);
+    assert_true(copy.inputs != config.inputs && copy.outputs != config.outputs && copy.parameters != config.parameters);
+    assert_int_equal(copy.input_count, 2);
+    assert_string_equal(copy.inputs[1].tensor.name, "s");
+    assert_string_equal(copy.outputs[0].labels, "l.txt");
+    swn_model_config_free(&config);
+    assert_string_equal(copy.parameters[0].key, "a\nAB");
+    swn_model_config_free(&copy);
+    assert_true(copy.inputs == NULL && copy.input_count == 0);
+    assert_int_equal(parse(""), 0);
+    assert_int_equal(swn_model_config_copy(&copy, &config), 0);
+    assert_true(copy.inputs == NULL && copy.parameters == NULL);
+    assert_true(sizeof copy < 8 << 10);
+    swn_model_config_free(&copy);
+}
+
 static void test_its_json_is_what_clients_read(void **state)
 {
     size_t bytes;
@@ -311,6 +339,7 @@ int main(void)
         cmocka_unit_test(test_which_requests_are_joined),
         cmocka_unit_test(test_sizes_and_depth_have_a_bound),
         cmocka_unit_test(test_truncated_and_changed_configs_do_no_harm),
+        cmocka_unit_test(test_a_copy_takes_what_its_lists_have),
         cmocka_unit_test(test_its_json_is_what_clients_read),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

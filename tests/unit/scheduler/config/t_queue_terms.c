@@ -15,6 +15,7 @@ static const struct swn_config_batching *read_config(const char *text)
 {
     char why[SWN_ERRMSG];
 
+    swn_model_config_free(&config);
     assert_int_equal(swn_model_config_parse(text, strlen(text), &config, why), 0);
     return &config.batching;
 }
