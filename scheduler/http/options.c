@@ -15,9 +15,10 @@
 #define MIB ((uint64_t)1 << 20)
 #define MEMORY_LEAST (64 * MIB)
 #define BUFFERS_LEAST (1 * MIB)
-/* What swapnet-serve itself takes beside the buffers: its libraries and threads, and a thousand models of a few tensors,
- * with 10 KiB each; for each connection its headers, and what is known of it and of its request; for each inference
- * what is known of its tensors, or zlib's state. Where nothing else is asked for, connections and inferences have these parts of the memory. */
+/* What swapnet-serve itself takes beside the buffers: its libraries and threads, and a thousand models of a few
+ * tensors, with 10 KiB each; for each connection its headers, and what is known of it and of its request; for each
+ * inference what is known of its tensors, or zlib's state. Where nothing else is asked for, connections and inferences
+ * have these parts of the memory. */
 #define FRONT_BYTES (16 * MIB)
 #define CONNECTION_BYTES (UINT64_C(4) << 10)
 #define CONNECTIONS_PART 16
