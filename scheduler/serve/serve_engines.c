@@ -339,7 +339,7 @@ void swn_engines_bury(struct swn_serving *s, uint64_t now)
         if (link->state != SWN_ENGINE_IS_ENDING)
             swn_engine_link_closed(link);
     }
-    s->has_dead = 1;
+    s->limits.has_dead = 1;
 }
 
 static int is_engine(const struct swn_serving *s, pid_t pid)
@@ -358,7 +358,7 @@ static void reap_others(struct swn_serving *s)
     siginfo_t info;
     int takes = 0;
 
-    if (!s->has_dead)
+    if (!s->limits.has_dead)
         return;
     takes = getpid() == 1 || (prctl(PR_GET_CHILD_SUBREAPER, &takes, 0, 0, 0) == 0 && takes);
     while (takes) {
@@ -369,7 +369,7 @@ static void reap_others(struct swn_serving *s)
             return;
         waitpid(info.si_pid, NULL, WNOHANG);
     }
-    s->has_dead = 0;
+    s->limits.has_dead = 0;
 }
 
 /* ---- time ---- */

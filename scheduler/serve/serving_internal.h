@@ -92,12 +92,13 @@ struct swn_served_engine {
     uint64_t traced_ns; /* where the last span of its row ended */
 };
 
-/* What bounds all that the server has, beside --memory. */
+/* What bounds all that the server has, beside --memory, and what it has yet to give back to the kernel. */
 struct swn_serve_limits {
     struct swn_serve_party *party; /* NULL: no swapnetd rules */
     int party_socket;              /* that is watched; -1: none */
     uint64_t cap_bytes;            /* a user's own limit; 0: none */
     uint64_t short_until_ns;       /* lately a request found too little memory */
+    uint8_t has_dead;              /* children that have ended and may be nobody's */
 };
 
 struct swn_serving {
@@ -112,7 +113,6 @@ struct swn_serving {
     struct swn_serve_lane *lane;
     struct swn_job *loads; /* jobs that wait for models */
     uint8_t has_moved;     /* a model, so one of these jobs may be done */
-    uint8_t has_dead;      /* children that have ended and may be nobody's */
     struct swn_serve_limits limits;
     struct swn_serve_status *status; /* NULL: no status socket */
     struct swn_trace *trace;         /* NULL: none */
