@@ -27,13 +27,22 @@ foreach(name t_unified t_device t_swapper t_pinned_cache t_host_register t_bounc
     set(${name}_LIBRARIES standin-cudart)
     set(${name}_LINK -Wl,-rpath,${PROJECT_BINARY_DIR}/tests/fakes)
 endforeach()
-# One thread, and no engine: nothing for the thread sanitizer, under which some of them take a minute.
+# One thread, and no engine: nothing for the thread sanitizer, under which some of them take a minute. That a test starts no
+# thread `strace -f -e trace=clone,clone3 TEST` says.
 set(unit_tests_without_threads t_config t_partition_minmax t_divide t_access_order t_pickle t_reading_time t_plan t_plan_pieces t_queue_depth t_verify_log t_safetensors t_size t_torch_version t_backend_file t_torch_link t_checksum t_hook_baseline t_zip t_json_tensor t_oip t_oip_classes t_oip_inflate t_model_config
     t_serve_party t_serve_queue t_repository t_server_metrics t_completion t_completion_exact t_lane_policy t_lane_estimate t_lane_foretell t_lane_time t_several t_deadlines t_peers t_shared_prefix t_lane_online t_task_exact t_task_lookahead
-    t_task_policies t_simulation t_lane_run t_task_table t_workload)
+    t_task_policies t_simulation t_lane_run t_task_table t_workload
+    t_exported t_activation_layout t_partition_table t_lease_book t_profile t_partition t_lane_tasks t_serve_lane t_task_schedule
+    t_tape t_codec t_least_squares t_leases t_predict t_block_pipeline t_stats t_flops t_preload t_ensemble t_torch_records
+    t_tensor_layout t_short_turn t_paths t_group_times t_queue_terms t_join t_engine_wire t_errmsg t_atomic_file t_file_io
+    t_compressed t_store_build)
 foreach(source IN LISTS unit_tests)
     get_filename_component(name ${source} NAME_WE)
     if(SWAPNET_SANITIZE MATCHES thread AND name IN_LIST unit_tests_without_threads)
+        file(STRINGS ${source} threads REGEX "pthread_(create|mutex_)|swn_thread_start|engine_fixture\\.h")
+        if(threads)
+            message(FATAL_ERROR "${source} has threads, and is left out under their sanitizer: ${threads}")
+        endif()
         continue()
     endif()
     # A line of its own says which functions the test has its own versions of: /* wraps: NAME... */
