@@ -214,14 +214,10 @@ static void pin(const void *p, size_t n, int by)
     if (at < end && n < end - at)
         end = at + n;
     swn_lock(&e->lock);
-    while (at < end) {
-        struct swn_range *r = swn_arena_find(e->arena, at);
-        if (r) {
-            swn_write_behind_cancel(e, r);
-            r->pins += by;
-            r->receiving += by;
-        }
-        at = r ? r->addr + r->span : (at / SWN_GRANULE + 1) * SWN_GRANULE;
+    for (struct swn_range *r; (r = swn_arena_in(e->arena, at, end)); at = r->addr + r->span) {
+        swn_write_behind_cancel(e, r);
+        r->pins += by;
+        r->receiving += by;
     }
     swn_unlock(&e->lock);
 }

@@ -99,8 +99,10 @@ static size_t number_of(const struct swn_frame *f)
 {
     for (unsigned i = 0; i < f->n; i++) {
         const struct swn_range *r = f->parts[i].range;
-        if (r && swn_is_mixture(r))
-            return (f->addr + f->parts[i].at - swn_tensor_of(r)->mixture.first) / swn_tensor_of(r)->mixture.each;
+        if (!r || !swn_is_mixture(r))
+            continue;
+        uintptr_t at = f->addr + f->parts[i].at, first = swn_tensor_of(r)->mixture.first;
+        return at > first ? (at - first) / swn_tensor_of(r)->mixture.each : 0; /* r begins with first's whole page */
     }
     return SIZE_MAX;
 }

@@ -207,9 +207,13 @@ void swn_mapped_file_cover(struct swn_engine *e, uintptr_t lo, uintptr_t hi)
     }
 }
 
-/* The range for the whole pages of [lo, hi), or NULL. */
+/* The range for a tensor at [lo, hi), or NULL: its pages, but the last one if another tensor begins in it. Two tensors
+ * meet within a page where the file's header is no whole number of pages, and a page of neither range would keep the
+ * whole chunk in which they meet from being mapped as a huge page. */
 static struct swn_range *range_for(struct swn_engine *e, uintptr_t lo, uintptr_t hi)
 {
+    lo = lo / SWN_PAGE * SWN_PAGE;
+    hi = hi / SWN_PAGE * SWN_PAGE;
     struct swn_range *r = hi > lo && hi - lo >= SWN_GRANULE ? swn_arena_find(e->arena, lo) : NULL;
     return !r && hi > lo && hi - lo >= SWN_GRANULE ? adopt(e, lo, hi) : r;
 }
@@ -221,7 +225,7 @@ struct swn_range *swn_mapped_file_successor(struct swn_engine *e, const struct s
     if (!next || next->off < g->file_off || next->off + next->bytes > g->file_off + (g->hi - g->lo))
         return NULL;
     uintptr_t at = g->lo + (uintptr_t)(next->off - g->file_off);
-    return range_for(e, swn_round_up(at, SWN_PAGE), (at + next->bytes) / SWN_PAGE * SWN_PAGE);
+    return range_for(e, at, at + next->bytes);
 }
 
 void swn_mapped_file_woken(const struct swn_op *op)
@@ -240,8 +244,8 @@ void swn_mapped_file_resolve(struct swn_engine *e, struct swn_op *op)
         struct swn_arg *arg = &op->args[i];
         if (!arg->mapped)
             continue;
-        uintptr_t lo = swn_round_up(arg->data, SWN_PAGE), hi = (arg->data + arg->bytes) / SWN_PAGE * SWN_PAGE;
-        struct swn_range *r = range_for(e, lo, hi);
+        uintptr_t lo = arg->data / SWN_PAGE * SWN_PAGE, hi = (arg->data + arg->bytes) / SWN_PAGE * SWN_PAGE;
+        struct swn_range *r = range_for(e, arg->data, arg->data + arg->bytes);
         if (!r && (arg->use == SWN_USE_WEIGHT || arg->use == SWN_USE_EXPERTS) &&
             !swn_mapped_file_is_at((void *)arg->data, arg->bytes) && !swn_arena_find(e->arena, arg->data))
             swn_untracked_read(e, arg->data, arg->bytes);

@@ -2,9 +2,10 @@
  * safetensors; np.load(mmap_mode='c').
  *
  * The engine serves them from where they lie. The mapping is the program's and stays; each tensor in it that an
- * operator is seen to read becomes a range (its whole pages), streamed from that file: fetched past the page cache and
- * mapped over the program's own pages for as long as the operator runs. The pages that two tensors share at their
- * edges, and bytes that no operator announces, are read through the program's mapping as ever.
+ * operator is seen to read becomes a range (of whole pages), streamed from that file: fetched past the page cache and
+ * mapped over the program's own pages for as long as the operator runs. The page that two tensors share at their edges
+ * goes to the second one's range, so that neighbours leave no gap: a chunk with one cannot be mapped as a huge page.
+ * Bytes that no operator announces are read through the program's mapping as ever.
  */
 #ifndef SWN_SKELETON_LOAD_MAPPED_FILE_H
 #define SWN_SKELETON_LOAD_MAPPED_FILE_H

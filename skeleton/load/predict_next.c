@@ -9,17 +9,17 @@
  * but the one before does. */
 #define LAYERS_BACK 2
 
-/* The address of the whole pages of a storage in the mapping, or 0: not mapped. */
+/* The address of the first page of a storage in the mapping, or 0: not mapped. */
 static uintptr_t address_of(const struct swn_mapped_file *g, const struct swn_ckpt_storage *at)
 {
-    uint64_t first = swn_round_up(at->off, SWN_PAGE);
+    uint64_t first = at->off / SWN_PAGE * SWN_PAGE;
     return first < g->file_off || first - g->file_off >= g->hi - g->lo ? 0 : g->lo + (uintptr_t)(first - g->file_off);
 }
 
-/* The storage whose whole pages are r, or -1. */
+/* The storage that r is for, which begins in r's first page, or -1. */
 static long storage_of(const struct swn_layout *l, const struct swn_range *r)
 {
-    long i = swn_layout_at(l, r->mapped_file->file_off + (r->addr - r->mapped_file->lo));
+    long i = swn_layout_at(l, r->mapped_file->file_off + (r->addr - r->mapped_file->lo) + SWN_PAGE - 1);
     return i >= 0 && address_of(r->mapped_file, swn_layout_storage(l, (size_t)i)) == r->addr ? i : -1;
 }
 
