@@ -118,7 +118,7 @@ static struct swn_frame *frame_victim(struct swn_engine *e, int used)
 {
     struct swn_frame *last = NULL, *again = NULL, *announced = NULL, *kept = NULL, *rarest = NULL;
     for (struct swn_frame *f = e->pool ? swn_pool_first(e->pool) : NULL; f; f = f->next) {
-        int is_wanted = f->pinned_by_plan || swn_frame_use(f)->wanted;
+        int is_wanted = f->pinned_by_plan || swn_frame_is_wanted(f);
         if (!swn_frame_may_go(e, f))
             continue;
         if (f->pinned_by_plan)

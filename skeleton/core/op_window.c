@@ -441,7 +441,7 @@ void swn_engine_op_end(struct swn_op *op)
         uint64_t plans = e->plan.made;
         swn_ring_shrink(e);
         swn_plan_if_due(e, t);
-        if (t->starved || e->plan.made > plans) /* otherwise no frame has become available for it */
+        if (t->walks.starved || e->plan.made > plans) /* otherwise no frame has become available for it */
             swn_prefetch_run(e, t);
     }
     if (op->seq <= e->budget.target_seq)

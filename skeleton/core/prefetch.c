@@ -39,7 +39,7 @@ unsigned swn_prefetch_wait_ms = 30000;
 
 /* For whom a frame is looked for. */
 struct reader {
-    const void *cursor;
+    const struct swn_walks *cursor;
     int force;      /* an operator waits for it */
     uint32_t place; /* of the read in the announced order, from 1 on; 0: an operator's; BEHIND: behind all announced */
     size_t frames;  /* of the walk, before it */
@@ -84,9 +84,9 @@ static struct swn_frame *stale_frame(struct swn_engine *e, const struct reader *
                 last = f;
             continue;
         }
-        if (!swn_frame_use(f)->wanted && !swn_frame_has_experts(f))
+        if (!swn_frame_is_wanted(f) && !swn_frame_has_experts(f))
             return f;
-        if (!swn_frame_use(f)->wanted)
+        if (!swn_frame_is_wanted(f))
             rarest = swn_frame_rarer(e, f, rarest);
         else
             ahead = f; /* the one that is needed last, as they were read in order */
@@ -103,7 +103,7 @@ static int may_go_with(struct swn_engine *e, const struct swn_frame *f, const st
         return 0;
     const struct swn_frame_use *use = swn_frame_use(f);
     int is_needed_later = swn_frame_use(first)->next ? use->next >= swn_frame_use(first)->next : !use->next;
-    return is_needed_later && !f->pinned_by_plan && (use->next || !use->wanted) && swn_frame_may_go(e, f);
+    return is_needed_later && !f->pinned_by_plan && (use->next || !swn_frame_is_wanted(f)) && swn_frame_may_go(e, f);
 }
 
 /* Evicts f, and with it up to three frames of the chunks behind it that no thread needs: they are next anyway, and
@@ -206,6 +206,7 @@ static void compact(struct swn_frame *f)
 static void place_frame(struct swn_engine *e, struct swn_frame *f)
 {
     struct swn_frame_use *use = swn_frame_use(f);
+    int wanted = swn_frame_is_wanted(f);
 
     use->next = 0;
     for (unsigned i = 0; i < f->n; i++) {
@@ -214,6 +215,7 @@ static void place_frame(struct swn_engine *e, struct swn_frame *f)
             use->next = place;
     }
     use->is_repeated = use->next && e->ops.announced.reads[use->next - 1].is_repeated;
+    swn_frame_want(f, use->cursor, wanted); /* until its thread looks ahead again, if the order has it no more */
 }
 
 void swn_prefetch_note_read(struct swn_engine *e, const struct swn_range *r)
@@ -231,7 +233,7 @@ void swn_prefetch_note_read(struct swn_engine *e, const struct swn_range *r)
 
 /* Starts reading the streamed bytes of the chunk that are not in its frame yet, unless a read into the frame is under
  * way. */
-static void fill(struct swn_engine *e, struct swn_frame *f, const void *cursor, int urgent)
+static void fill(struct swn_engine *e, struct swn_frame *f, const struct swn_walks *cursor, int urgent)
 {
     size_t unit = swn_pool_unit(e->pool);
     if (f->pending)
@@ -247,8 +249,7 @@ static void fill(struct swn_engine *e, struct swn_frame *f, const void *cursor, 
     }
     place_frame(e, f);
     struct swn_frame_use *use = swn_frame_use(f);
-    use->cursor = cursor;
-    use->wanted = 1;
+    swn_frame_want(f, cursor, 1);
     use->start_ns = swn_now_ns();
     use->spilled_before = swn_spilled_so_far(e);
     for (unsigned i = 0; i < f->n; i++)
@@ -385,7 +386,7 @@ void swn_prefetch_claim(struct swn_engine *e, const struct swn_range *r, const s
                         struct swn_thread_state *t)
 {
     uint64_t until = swn_now_ns() + swn_prefetch_wait_ms * 1000000ull;
-    const struct reader reader = {.cursor = t, .force = 1};
+    const struct reader reader = {.cursor = t ? &t->walks : NULL, .force = 1};
     uint32_t id = r->id;
     for (uint64_t c = chunks->first; c < chunks->end; c++)
         while (r->id == id && is_fetched(r) && !place(e, r, c, &reader)) {
@@ -473,17 +474,15 @@ static int prefetch_chunk(struct swn_engine *e, struct ahead *a, const struct sw
         return 0;
     a->frames += !c->plan_keep;
     if (f && swn_pool_part_of(f, r)) {
-        if (a->place == BEHIND)
-            swn_frame_use(f)->wanted = 1;
-        swn_frame_use(f)->cursor = a->t;
+        swn_frame_want(f, &a->t->walks, a->place == BEHIND || swn_frame_is_wanted(f));
         return 1;
     }
     a->missing = 1;
     if (!a->fetch)
         return 1;
-    f = place(e, r, chunk, &(struct reader){.cursor = a->t, .place = a->place, .frames = a->frames});
+    f = place(e, r, chunk, &(struct reader){.cursor = &a->t->walks, .place = a->place, .frames = a->frames});
     if (!f) {
-        a->t->starved = 1;
+        a->t->walks.starved = 1;
         return 0;
     }
     return 1;
@@ -630,11 +629,9 @@ void swn_prefetch_run(struct swn_engine *e, struct swn_thread_state *t)
 {
     if (!e->pool || !e->fetch || e->config.without & SWN_WITHOUT_PREFETCH || (!t->cursor.at && !e->ops.announced.room))
         return;
-    for (struct swn_frame *f = swn_pool_first(e->pool); f; f = f->next)
-        if (swn_frame_use(f)->cursor == t && !swn_frame_use(f)->next)
-            swn_frame_use(f)->wanted = 0;
+    t->walks.count++; /* what earlier walks wanted is wanted no more */
     size_t share = window_frames(e) / active_threads(e);
-    t->starved = 0;
+    t->walks.starved = 0;
     for (int fetch = 0, missing = 1; fetch < 2 && missing; fetch++) {
         struct ahead a = {.t = t, .share = share ? share : 1, .place = BEHIND, .fetch = fetch};
         walk_ahead(e, &a);

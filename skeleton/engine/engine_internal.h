@@ -76,14 +76,15 @@ struct swn_plan_candidate {
 
 struct swn_thread_state {
     struct swn_cursor cursor;
-    uint64_t last_access; /* engine's access number */
-    uint32_t last_weight; /* the weight whose computing is being timed */
-    uint64_t ready_ns;    /* when that began */
-    uint64_t op_ns;       /* until its operator ended; 0: it still runs */
-    unsigned open;        /* nested operators under way */
-    uint64_t left_ns;     /* when the outermost operator ended last */
-    uint64_t idle_ns;     /* idle part of the computing time: the program waited for its next input */
-    uint64_t pass_idle;   /* the same since the begin of the pass */
+    struct swn_walks walks; /* along the order, for what it reads next */
+    uint64_t last_access;   /* engine's access number */
+    uint32_t last_weight;   /* the weight whose computing is being timed */
+    uint64_t ready_ns;      /* when that began */
+    uint64_t op_ns;         /* until its operator ended; 0: it still runs */
+    unsigned open;          /* nested operators under way */
+    uint64_t left_ns;       /* when the outermost operator ended last */
+    uint64_t idle_ns;       /* idle part of the computing time: the program waited for its next input */
+    uint64_t pass_idle;     /* the same since the begin of the pass */
     unsigned index;
     uint64_t next_plan_try;
     uint64_t pass_ns;       /* when the pass under way began */
@@ -94,7 +95,6 @@ struct swn_thread_state {
     uintptr_t slicing_end;  /* the end of the bytes that the operator needs of it */
     struct swn_expert_list *experts;    /* of the mixture that it reads or has read last (skeleton/engine/experts.h); or
                                        NULL */
-    int starved;                        /* its prefetch ended because there was no frame */
     struct swn_activation_plan *places; /* of its activations; NULL before its first pass has ended */
     struct swn_row_reading
         *reading; /* kept for the next rows that the thread looks up, see skeleton/tiling/row_gather.c; or NULL */

@@ -57,7 +57,7 @@ void swn_window_thread_exit(void)
     self_state->last_access = 0;
     e->features.tiling->rows_forget(self_state);
     for (struct swn_frame *f = e->pool ? swn_pool_first(e->pool) : NULL; f; f = f->next)
-        if (swn_frame_use(f)->cursor == self_state)
+        if (swn_frame_use(f)->cursor == &self_state->walks)
             swn_frame_use(f)->wanted = 0;
     swn_unlock(&e->lock);
     self_state = NULL;
