@@ -35,7 +35,8 @@ struct swn_pool {
     size_t slot_count, free, taken, kept;
     struct swn_chunk *table; /* reserved addresses, which take memory where used */
     struct swn_frame *first, *last, *spare;
-    size_t seen, seen_from, seen_upto; /* frames that are also mapped elsewhere; the range of their slots */
+    struct swn_frame *ring_first, *ring_last; /* of those that the plan does not keep, in the same order */
+    size_t seen, seen_from, seen_upto;        /* frames that are also mapped elsewhere; the range of their slots */
     unsigned refusals;
     int huge;
 };
@@ -179,6 +180,21 @@ static void unlink_frame(struct swn_pool *p, struct swn_frame *f)
     *(f->next ? &f->next->prev : &p->last) = f->prev;
 }
 
+/* Behind `before`, or first. */
+static void link_ring(struct swn_pool *p, struct swn_frame *f, struct swn_frame *before)
+{
+    f->ring_prev = before;
+    f->ring_next = before ? before->ring_next : p->ring_first;
+    *(before ? &before->ring_next : &p->ring_first) = f;
+    *(f->ring_next ? &f->ring_next->ring_prev : &p->ring_last) = f;
+}
+
+static void unlink_ring(struct swn_pool *p, struct swn_frame *f)
+{
+    *(f->ring_prev ? &f->ring_prev->ring_next : &p->ring_first) = f->ring_next;
+    *(f->ring_next ? &f->ring_next->ring_prev : &p->ring_last) = f->ring_prev;
+}
+
 struct swn_frame *swn_pool_take(struct swn_pool *p, uint64_t chunk, uintptr_t addr)
 {
     size_t slot;
@@ -196,6 +212,7 @@ struct swn_frame *swn_pool_take(struct swn_pool *p, uint64_t chunk, uintptr_t ad
     *f = (struct swn_frame){.chunk = chunk, .addr = addr, .slot = slot, .parts = f->parts, .room = f->room};
     memset(f->use, 0, p->use_bytes);
     link_last(p, f);
+    link_ring(p, f, p->ring_last);
     p->table[chunk].frame = f;
     return f;
 }
@@ -230,6 +247,8 @@ struct swn_part *swn_pool_part_of(const struct swn_frame *f, const struct swn_ra
 void swn_pool_put(struct swn_pool *p, struct swn_frame *f)
 {
     unlink_frame(p, f);
+    if (!f->pinned_by_plan)
+        unlink_ring(p, f);
     p->table[f->chunk].frame = NULL;
     p->slots[f->slot] = SLOT_FREE;
     p->free++;
@@ -276,9 +295,19 @@ size_t swn_pool_ring(const struct swn_pool *p)
 
 void swn_pool_set_pinned(struct swn_pool *p, struct swn_frame *f, int kept)
 {
-    p->kept += kept != 0;
-    p->kept -= f->pinned_by_plan != 0;
+    if ((kept != 0) == (f->pinned_by_plan != 0))
+        return;
     f->pinned_by_plan = kept != 0;
+    if (kept) {
+        p->kept++;
+        unlink_ring(p, f);
+        return;
+    }
+    p->kept--;
+    struct swn_frame *before = f->prev;
+    while (before && before->pinned_by_plan)
+        before = before->prev;
+    link_ring(p, f, before);
 }
 
 void swn_pool_touch(struct swn_pool *p, struct swn_frame *f)
@@ -287,11 +316,20 @@ void swn_pool_touch(struct swn_pool *p, struct swn_frame *f)
         return;
     unlink_frame(p, f);
     link_last(p, f);
+    if (f->pinned_by_plan)
+        return;
+    unlink_ring(p, f);
+    link_ring(p, f, p->ring_last);
 }
 
 struct swn_frame *swn_pool_first(struct swn_pool *p)
 {
     return p->first;
+}
+
+struct swn_frame *swn_pool_ring_first(struct swn_pool *p)
+{
+    return p->ring_first;
 }
 
 void *swn_pool_at(const struct swn_pool *p, const struct swn_frame *f)

@@ -54,7 +54,8 @@ struct swn_frame {
     int pinned_by_plan;        /* the plan has it stay from pass to pass, beside the staging ring */
     unsigned n, room, pending; /* parts; those with a fetch under way, during which none is added */
     struct swn_part *parts;
-    struct swn_frame *prev, *next; /* least recently used first */
+    struct swn_frame *prev, *next;           /* least recently used first */
+    struct swn_frame *ring_prev, *ring_next; /* likewise, of frames that the plan does not keep */
 
     /* What the caller knows of it: `use_bytes` of swn_pool_create, zero when the frame is taken. */
     _Alignas(16) unsigned char use[];
@@ -105,6 +106,8 @@ void swn_pool_set_pinned(struct swn_pool *p, struct swn_frame *f, int kept);
 void swn_pool_touch(struct swn_pool *p, struct swn_frame *f);
 /* The least recently used frame; NULL: there is none. */
 struct swn_frame *swn_pool_first(struct swn_pool *p);
+/* The same of frames that the plan does not keep, which are few: `ring_next` follows. */
+struct swn_frame *swn_pool_ring_first(struct swn_pool *p);
 
 /* The frame's memory, for the fetcher. */
 void *swn_pool_at(const struct swn_pool *p, const struct swn_frame *f);

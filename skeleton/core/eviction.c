@@ -244,8 +244,8 @@ static int evict_one(struct swn_engine *e, const struct swn_range *spare, int ma
 static struct swn_frame *ring_victim(struct swn_engine *e)
 {
     struct swn_frame *last = NULL, *rarest = NULL;
-    for (struct swn_frame *f = e->pool ? swn_pool_first(e->pool) : NULL; f; f = f->next) {
-        if (f->pinned_by_plan || !swn_frame_may_go(e, f))
+    for (struct swn_frame *f = e->pool ? swn_pool_ring_first(e->pool) : NULL; f; f = f->ring_next) {
+        if (!swn_frame_may_go(e, f))
             continue;
         if (!swn_frame_use(f)->next && swn_frame_has_experts(f))
             rarest = swn_frame_rarer(e, f, rarest);

@@ -69,7 +69,10 @@ static int may_make_room(const struct swn_engine *e, const struct swn_frame *f, 
 static struct swn_frame *stale_frame(struct swn_engine *e, const struct reader *reader)
 {
     struct swn_frame *ahead = NULL, *last = NULL, *kept = NULL, *rarest = NULL;
-    for (struct swn_frame *f = swn_pool_first(e->pool); f; f = f->next) {
+    /* Where nothing is announced, and for one model, kept frames stay: most of all, and not worth a visit each. */
+    int all = e->ops.announced.count || e->config.stores & SWN_MANY_MODELS;
+    for (struct swn_frame *f = all ? swn_pool_first(e->pool) : swn_pool_ring_first(e->pool); f;
+         f = all ? f->next : f->ring_next) {
         uint32_t next = swn_frame_use(f)->next;
         if (!swn_frame_may_go(e, f))
             continue;
