@@ -1,5 +1,7 @@
 /* fork. The child's engine sleeps until the child computes; its weights read right at once (see swn_residency_child).
- * The children of vfork and posix_spawn share the parent's memory until they exec, and need nothing. */
+ * The children of vfork and posix_spawn share the parent's memory until they exec, and no handler is called for them:
+ * the hooks of what the kernel keeps for each process (handlers of signals, limits) tell them by their process id, and
+ * change nothing of the parent's. */
 #include <pthread.h>
 
 #include "skeleton/engine/section.h"
@@ -30,6 +32,7 @@ static void parent(void)
 
 static void child(void)
 {
+    swn_hooks_signals_fork_child();
     if (in_handler)
         return;
     swn_threads_fork_child();

@@ -46,10 +46,23 @@ SWN_NEXT(sigprocmask, sigmask_fn)
 
 static struct sigaction chained[2]; /* the program's handlers for SIGSEGV, SIGBUS */
 static _Atomic int installed;
+static _Atomic pid_t ours; /* the process in which ours are installed */
 
 static int slot(int sig)
 {
     return sig == SIGSEGV ? 0 : sig == SIGBUS ? 1 : -1;
+}
+
+/* A child of vfork has a table of handlers of its own, but shares its parent's memory until it calls exec: what it sets
+ * is not recorded, or its parent would lose its handlers. CPython's subprocess sets handlers there. */
+static int shares_memory(void)
+{
+    return getpid() != atomic_load(&ours);
+}
+
+void swn_hooks_signals_fork_child(void)
+{
+    atomic_store(&ours, getpid());
 }
 
 /* Ours runs with most signals blocked, the program's with those that it asked for. */
@@ -63,9 +76,14 @@ static void set_mask(const struct sigaction *next, const void *context)
 
 static void pass_on(int sig, siginfo_t *info, void *context)
 {
-    struct sigaction *recorded = &chained[sig == SIGBUS], next = *recorded;
-    if ((unsigned)next.sa_flags & SA_RESETHAND)
-        *recorded = (struct sigaction){.sa_handler = SIG_DFL};
+    struct sigaction *recorded = &chained[sig == SIGBUS], next = *recorded, dfl = {.sa_handler = SIG_DFL};
+    int shares = shares_memory();
+    if ((unsigned)next.sa_flags & SA_RESETHAND) {
+        if (shares)
+            next_sigaction()(sig, &dfl, NULL);
+        else
+            *recorded = dfl;
+    }
     if (next.sa_flags & SA_SIGINFO) {
         set_mask(&next, context);
         next.sa_sigaction(sig, info, context);
@@ -76,8 +94,8 @@ static void pass_on(int sig, siginfo_t *info, void *context)
         next.sa_handler(sig);
     } else {
         /* Default action: the instruction faults again, with the default handler. */
-        struct sigaction dfl = {.sa_handler = SIG_DFL};
-        atomic_store(&installed, 0);
+        if (!shares)
+            atomic_store(&installed, 0);
         next_sigaction()(sig, &dfl, NULL);
         if (info->si_code <= 0) /* sent by kill: there is no instruction to repeat */
             raise(sig);
@@ -126,9 +144,20 @@ void swn_hooks_signals_install(void)
     swn_signals_held(&act.sa_mask); /* what a handler of theirs stores must not wait for a fault that it interrupts */
     next_sigaction()(SIGSEGV, &act, &chained[0]);
     next_sigaction()(SIGBUS, &act, &chained[1]);
+    atomic_store(&ours, getpid());
     atomic_store(&installed, 1);
     let_faults_through_handlers();
     swn_unblock_in_all_threads(SIGSEGV);
+}
+
+/* Where ours is in the child's table, the program's own was there before. */
+static int set_in_child(int sig, const struct sigaction *act, struct sigaction *old)
+{
+    struct sigaction before, own = chained[slot(sig)];
+    int err = next_sigaction()(sig, act, &before);
+    if (!err && old)
+        *old = ((unsigned)before.sa_flags & SA_SIGINFO) && before.sa_sigaction == on_fault ? own : before;
+    return err;
 }
 
 EXPORT int sigaction(int sig, const struct sigaction *act, struct sigaction *old)
@@ -143,6 +172,8 @@ EXPORT int sigaction(int sig, const struct sigaction *act, struct sigaction *old
         sigdelset(&safe.sa_mask, SIGSEGV);
         return next_sigaction()(sig, &safe, old);
     }
+    if (shares_memory())
+        return set_in_child(sig, act, old);
     struct sigaction before = chained[slot(sig)];
     if (act)
         chained[slot(sig)] = *act;

@@ -9,6 +9,9 @@ void swn_hooks_fork_install(void);
  * started. */
 void swn_hooks_signals_install(void);
 
+/* In a forked child: the handlers are its own from now on. */
+void swn_hooks_signals_fork_child(void);
+
 /* Keeps the library's threads from being counted as the program's. Called when the library is loaded. */
 void swn_hooks_threads_install(void);
 

@@ -1,10 +1,11 @@
 """signals.py OUT faulthandler|blocked|early|others|masked|handler|timer|crash|once: raw stores into swapped-out weights beside the program's
-own use of signals. `crash` ends by a real segmentation fault, which must look as it does without swapnet; `once` likewise,
-after its handler has returned from the first."""
+own use of signals. `crash` ends by a real segmentation fault, which must look as it does without swapnet, although CPython's subprocess has
+set handlers in a child of vfork; `once` likewise, after its handler has returned from the first."""
 import ctypes
 import faulthandler
 import os
 import signal
+import subprocess
 import threading
 
 import torch
@@ -125,6 +126,7 @@ def timer():
 def crash():
     record.save()
     faulthandler.enable()
+    subprocess.run(["true"], check=True)
     ctypes.string_at(8)
 
 
