@@ -166,7 +166,7 @@ void swn_retire_for_space(uint64_t bytes)
     SWN_SECTION();
     struct swn_engine *e = &swn_engine_one;
     int saved = errno;
-    if (!swn_engine_running() || atomic_load(&e->life.retired))
+    if (!swn_engine_running() || e->life.pid != getpid() || atomic_load(&e->life.retired))
         return;
     uint64_t mapped = swn_engine_mapped_bytes();
     swn_lock(&e->lock);

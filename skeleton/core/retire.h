@@ -10,7 +10,8 @@
 void swn_retire_for_lock(int flags);
 
 /* Called before the program limits its address space to `bytes`: the engine releases reserved, unused address space. If
- * that does not suffice the engine retires. */
+ * that does not suffice the engine retires. Nothing in a child of vfork: the limit is its own, and the memory its
+ * parent's. (What mlockall locks is that memory.) */
 void swn_retire_for_space(uint64_t bytes);
 
 #endif

@@ -116,6 +116,8 @@ def test_equal_bits(torch, case):
     command = case.command.split()
     if command == ["read_into"] and not harness.uring_refused():
         command.append(str(harness.uring_read()))
+    if command == ["children"]:
+        command.append(str(harness.child_of_vfork()))
     reference, run = both(torch, *command, budget=case.budget)
     failed = [name for name, value in reference.record["values"].items() if value is False]
     assert not failed, f"the plain run fails its own checks: {failed}\n{reference.describe()}"

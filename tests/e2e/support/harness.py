@@ -549,6 +549,12 @@ def fork_in_handler():
 
 
 @functools.cache
+def child_of_vfork():
+    """Builds child_of_vfork.c, a library for programs/children.py, once per session."""
+    return _built("child_of_vfork")
+
+
+@functools.cache
 def hurry():
     """Builds hurry.c, a preload that has time pass faster for C++, once per session."""
     return _built("hurry", "-ldl")

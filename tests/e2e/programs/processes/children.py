@@ -1,4 +1,6 @@
-"""A program that starts others while weights are swapped out: subprocess, posix_spawn, a shell, and torch in a child."""
+"""children.py OUT LIBRARY: starts others while weights are swapped out, by subprocess, posix_spawn, a shell, and vfork, whose
+child limits its address space to less than the program has (LIBRARY is child_of_vfork.so)."""
+import ctypes
 import os
 import subprocess
 import sys
@@ -8,7 +10,7 @@ import torch
 from _models import mlp, rows
 from _record import begin
 
-record, _ = begin()
+record, args = begin()
 model = mlp()
 with torch.no_grad():
     for i in range(3):
@@ -28,6 +30,7 @@ run("preexec", "echo", "x", preexec_fn=lambda: None)
 pid = os.posix_spawn("/bin/sh", ["sh", "-c", "exit 4"], os.environ)
 record.value("posix_spawn", os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
 record.value("system", os.waitstatus_to_exitcode(os.system("exit 6")))
+record.value("limited child", ctypes.CDLL(args[0]).limit_space_in_child(ctypes.c_ulong(64 << 20)))
 with torch.no_grad():
     for i in range(3):
         record.tensor(f"after{i}", model(rows(i)))
