@@ -387,6 +387,15 @@ bool copies(at::ScalarType type)
     return known > 0;
 }
 
+// Whether both hold memory of one storage, or of two over the same memory, as tensors have that numpy made from
+// another's array.
+bool share_memory(const at::Tensor &self, const at::Tensor &source)
+{
+    auto to = reinterpret_cast<uintptr_t>(self.storage().data_ptr().get());
+    auto from = reinterpret_cast<uintptr_t>(source.storage().data_ptr().get());
+    return source.is_alias_of(self) || (from < to + self.storage().nbytes() && to < from + source.storage().nbytes());
+}
+
 // Whether at::native::copy_ cannot refuse a copy of the same bytes. The checks before it have been made.
 bool never_refused(const at::Tensor &self, const at::Tensor &source)
 {
@@ -394,7 +403,7 @@ bool never_refused(const at::Tensor &self, const at::Tensor &source)
         if (!plain(*tensor) || tensor->layout() != at::kStrided || tensor->is_quantized() || swn_named(*tensor, 0) ||
             tensor->_is_zerotensor() || tensor->unsafeGetTensorImpl()->is_wrapped_number())
             return false;
-    return !source.is_alias_of(self) && same_bytes(self, source) && copies(self.scalar_type());
+    return !share_memory(self, source) && same_bytes(self, source) && copies(self.scalar_type());
 }
 
 // Announces copies to a tensor that is overwritten, before PyTorch's own kernel: the checks before that have been made.
@@ -408,7 +417,7 @@ at::Tensor &copy_kernel(at::Tensor &self, const at::Tensor &source, bool non_blo
     swn_announce(self);
     if (t.op.skip)
         return self;
-    if (!t.op.asks || source.is_alias_of(self))
+    if (!t.op.asks || share_memory(self, source))
         return at::native::copy_(self, source, non_blocking);
     swn_make_afresh(self, [&](at::Tensor &to) { at::native::copy_(to, source, non_blocking); });
     return self;

@@ -40,6 +40,25 @@ kept = early[7][::2]
 del early, late, during, model, linears, take, hook, view, views
 record.value("outlives the model", hashlib.sha256(kept.tobytes()).hexdigest())
 
+# Weights that are overwritten from their own memory, which numpy's array hides from PyTorch: what is read has been written to.
+model = mlp()
+threads = torch.get_num_threads()
+torch.set_num_threads(1)  # several read and write in any order
+with torch.no_grad():
+    for i in range(2):
+        record.tensor(f"own{i}", model(rows(i)))
+    for k in (0, 10, 23):
+        weight = [m for m in model if isinstance(m, nn.Linear)][k].weight.data
+        array = weight.numpy()
+        weight.copy_(torch.from_numpy(array.T))
+        record.tensor(f"transposed{k}", weight)
+        model(rows(0))
+        weight.copy_(torch.from_numpy(array.reshape(-1)[1:1025]).expand(1024, 1024))
+        record.tensor(f"shifted{k}", weight)
+        record.tensor(f"after shifted{k}", model(rows(0)))
+torch.set_num_threads(threads)
+del model, weight, array
+
 # The other way round: a weight that lives in numpy's memory.
 import numpy as np
 
