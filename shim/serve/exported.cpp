@@ -21,6 +21,7 @@
 #include <caffe2/serialize/inline_container.h>
 
 #include "shim/serve/program_builder.h"
+#include "shim/serve/served_operators.h"
 #include "shim/serve/symbolic_numbers.h"
 #include "shim/serve/wire_tensors.h"
 
@@ -437,7 +438,8 @@ c10::OperatorHandle operator_named(const std::string &target)
         throw std::runtime_error("it is no operator of PyTorch's");
     std::string ns = target.substr(space, name - space);
     std::string op = target.substr(name + 1, overload - name - 1), which = target.substr(overload + 1);
-    if ((ns != "aten" && ns != "prims") || op.rfind("from_file", 0) == 0)
+    require_served(ns + "::" + op);
+    if (ns != "aten" && ns != "prims")
         throw std::runtime_error("operators of this kind are not served");
     auto found = c10::Dispatcher::singleton().findSchema({ns + "::" + op, which == "default" ? "" : which});
     if (!found)

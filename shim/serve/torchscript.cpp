@@ -6,6 +6,7 @@
 // depend on the request, calls that cannot be inlined) becomes one opaque step, which PyTorch's interpreter runs as a
 // whole.
 #include "shim/serve/program_builder.h"
+#include "shim/serve/served_operators.h"
 #include "shim/serve/wire_tensors.h"
 
 #include <algorithm>
@@ -609,11 +610,26 @@ std::unique_ptr<Program> Builder::build(bool as_a_whole)
     return std::move(program_);
 }
 
+/* Its code is looked at before anything of it is computed, but for what loading itself runs. */
+torch::jit::Module load_module(const std::string &path)
+{
+    static const bool taken = (take_files_from_torchscript(), true);
+    (void)taken;
+    try {
+        torch::jit::Module module = torch::jit::load(path, at::kCPU);
+        require_served(*module.type()->compilation_unit());
+        return module;
+    } catch (const std::exception &e) {
+        require_known(e.what());
+        throw;
+    }
+}
+
 } // namespace
 
 std::unique_ptr<Program> program_from_torchscript(const std::string &path)
 {
-    torch::jit::Module module = torch::jit::load(path, at::kCPU);
+    torch::jit::Module module = load_module(path);
     module.eval();
     if (!module.type()->getForwardHooks().empty() || !module.type()->getForwardPreHooks().empty())
         throw std::runtime_error(

@@ -9,14 +9,21 @@ import itertools
 import json
 import os
 import pickle
+import re
 import struct
 import sys
 import traceback
+import zipfile
 
 # What is tried for sizes that the server does not know, before those of the model's own weights.
 SIZES = (8, 16, 32, 64, 128, 224, 1, 2, 3)
 RANKS = (2, 3, 4, 1)
 TRIES = 400
+
+TOUCH_FILES = ("aten::from_file", "aten::save")
+NAMESPACES = ("aten", "prim", "prims", "quantized", "_quantized", "quantization", "sparse", "profiler", "torchvision",
+              "mkldnn_prepacked", "prepacked")
+CLASSES = ("quantized", "sparse", "rnn", "xnnpack", "mkldnn", "profiler")
 
 
 class NoVerdict(Exception):
@@ -37,10 +44,43 @@ def flat(result):
             yield from flat(value)
 
 
+def require_served(operator):
+    """As shim/serve/served_operators.cpp, which has the same lists: a model computes, and touches no files."""
+    name = operator.partition(".")[0]
+    if name in TOUCH_FILES:
+        raise NoVerdict(f"its code is not run: it calls the operator {name}, which touches files")
+    if name.partition("::")[0] not in NAMESPACES:
+        raise NoVerdict(f"its code is not run: it calls the operator {name}, which is not served")
+
+
+def look_at_code(path):
+    """Before it is loaded, which runs code of it. TorchScript's code calls aten::relu torch.relu, and others
+    ops.quantized.add; code that has these names in another way was not written by PyTorch."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            entries = archive.infolist()
+            if not any(one.filename.endswith("/constants.pkl") for one in entries):
+                return  # TorchScript's loader is not asked
+            texts = [archive.read(one).decode(errors="replace") for one in entries if one.filename.endswith(".py")]
+    except (zipfile.BadZipFile, NotImplementedError, EOFError) as error:
+        raise NoVerdict(f"its code is not run: the file is no whole archive: {error}") from error
+    for text in texts:
+        for name in re.findall(r"\b(from_file|save)\b", text):
+            require_served("aten::" + name)
+        for space, name in re.findall(r"(?<![\w.])ops\.(\w+)\.(\w+)", text):
+            require_served(f"{space}::{name}")
+        for name in re.findall(r"__torch__\.torch\.classes\.(\w+)", text):
+            if name not in CLASSES:
+                raise NoVerdict(f"its code is not run: it has an object of the class torch.classes.{name}, which is not served")
+        if re.search(r"(?<![\w.])(?:torch(?!\.\w)|ops(?!\.\w+\.\w))(?!\w)", text):
+            raise NoVerdict("its code is not run: it hides which operators it calls")
+
+
 class Scripted:
     """A file of TorchScript."""
 
     def __init__(self, path):
+        look_at_code(path)
         self.module = torch.jit.load(path).eval()
 
     def __call__(self, inputs):
@@ -74,6 +114,10 @@ class Exported:
     def __init__(self, path):
         with without_pickles():
             program = torch.export.load(path)
+        for module in program.graph_module.modules():
+            for node in module.graph.nodes if hasattr(module, "graph") else ():
+                if isinstance(node.target, torch._ops.OpOverload):
+                    require_served(node.target.name())
         self.module, self.spec, self.weights = program.module(), program.call_spec.in_spec, program.state_dict
 
     def __call__(self, inputs):

@@ -39,6 +39,17 @@ def test_tape_has_the_bits_of_forward_within_a_budget(torch):
     checked(run)
 
 
+def test_models_that_touch_files_are_refused(torch):
+    """Wherever in their code they do, before any of it has run."""
+    values = harness.plain(torch, "forbidden", str(backend(torch))).record["values"]
+    for name, operator in (("Reads", "aten::from_file"), ("Writes", "aten::save"), ("ByInterface", "aten::save"),
+                           ("Forks", "aten::save"), ("WhenLoaded", "aten::save"), ("Foreign", "swapnet_test::twice")):
+        said, touched = values[name]
+        assert not touched and isinstance(said, str), (name, said)
+        assert said.startswith("unreadable: ") and f"the model calls the operator {operator}, which" in said, (name, said)
+    assert values["Harmless"] == [True, False]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", TORCHVISION)
 def test_tape_of_torchvision_has_the_bits_of_forward(torch, name):

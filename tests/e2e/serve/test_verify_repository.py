@@ -98,6 +98,39 @@ def test_a_pickle_in_a_file_of_torch_export_is_not_run(torch213, tmp_path):
     assert not (tmp_path / "ran").exists()
 
 
+SAVES = """import sys, torch
+class Saves(torch.nn.Module):
+    def forward(self, x):
+        torch.save(x, "was-run")
+        return x
+torch.jit.script(Saves()).save(sys.argv[1])
+class Foreign(torch.nn.Module):
+    def forward(self, x):
+        return torch.ops.c10d_functional_test.twice(x)
+library = torch.library.Library("c10d_functional_test", "DEF")
+library.define("twice(Tensor x) -> Tensor")
+torch.jit.script(Foreign()).save(sys.argv[2])
+"""
+
+
+def test_code_that_touches_files_is_not_run(torch113, tmp_path, monkeypatch):
+    repo = tmp_path / "repo"
+    files = [repo / name / "1" / "model.pt" for name in ("saves", "foreign")]
+    for file in files:
+        file.parent.mkdir(parents=True)
+    (tmp_path / "saves.py").write_text(SAVES)  # TorchScript wants the source
+    subprocess.run([torch113.python, tmp_path / "saves.py", *files], check=True, env=harness.clean_env({}))
+    monkeypatch.chdir(tmp_path)
+    with front(repo) as f:
+        f.ready()
+        done = verify(torch113, tmp_path, repo, "--server", f"127.0.0.1:{f.port}", "-o", "json", "--shape", "INPUT0:2,3")
+        reasons = {m["name"]: (m["verdict"], m["reason"]) for m in json.loads(done.stdout)["models"]}
+        assert reasons["saves"][0] == reasons["foreign"][0] == "none"
+        assert "not run: it calls the operator aten::save, which touches files" in reasons["saves"][1], reasons
+        assert "not run: it calls the operator c10d_functional_test::twice" in reasons["foreign"][1], reasons
+        assert not (tmp_path / "was-run").exists()
+
+
 @pytest.mark.parametrize("args, words", [
     (["--memory", "much"], "is no size"), (["--server", "here"], "--server 'here'"), (["--requests", "0"], "--requests"),
     (["--budget", "8M"], "no --budget"), (["--shape", "x"], "--shape"), (["--memory", "80M", "--server", "a:1"], "has its own memory"),
