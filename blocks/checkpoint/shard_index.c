@@ -13,6 +13,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "blocks/checkpoint/builder.h"
 #include "blocks/checkpoint/json_reader.h"
@@ -33,11 +34,18 @@ struct place {
     int skipped;
 };
 
+/* Which file it is, whatever its names are. */
+struct file_id {
+    dev_t dev;
+    ino_t ino;
+};
+
 struct index {
     struct swn_json json;
     struct swn_bump_alloc bump; /* of the names */
     struct entry *entries;
     size_t count, room;
+    struct file_id *ids; /* of the files read so far */
     char name[SWN_CKPT_MAX_NAME + 1], shard[MAX_SHARD_NAME + 1];
 };
 
@@ -259,9 +267,30 @@ static int match(const struct index *x, struct swn_ckpt_builder *b, char *const 
     return rc;
 }
 
-static int read_shard(struct swn_ckpt_builder *b, const struct swn_io *io, const char *index_path, const char *shard,
-                      char *why)
+/* A file under several names would be hashed and parsed anew for each of them. */
+static int check_new(struct index *x, const struct swn_io *io, int fd, char *const *shards, size_t n, const char *path,
+                     char *why)
 {
+    struct stat st;
+    int rc = io->fstat(io->ctx, fd, &st);
+    if (rc < 0)
+        return swn_ckpt_fail(why, rc, "%s: %s: %s", path, shards[n], strerror(-rc));
+    for (size_t i = 0; i < n; i++)
+        if (x->ids[i].dev == st.st_dev && x->ids[i].ino == st.st_ino)
+            return swn_ckpt_fail(
+                why, -EINVAL,
+                "%s: %.100s and %.100s are one file under two names: fetch the files again, or name it "
+                "once in the index",
+                path, shards[i], shards[n]);
+    x->ids[n] = (struct file_id){st.st_dev, st.st_ino};
+    return 0;
+}
+
+/* Reads the file of shards[n]; those before it have been read. */
+static int read_shard(struct index *x, struct swn_ckpt_builder *b, const struct swn_io *io, const char *index_path,
+                      char *const *shards, size_t n, char *why)
+{
+    const char *shard = shards[n];
     const char *slash = strrchr(index_path, '/');
     size_t dir = slash ? (size_t)(slash + 1 - index_path) : 0;
     enum swn_checkpoint_kind kind = b->c.kind;
@@ -271,7 +300,11 @@ static int read_shard(struct swn_ckpt_builder *b, const struct swn_io *io, const
     memcpy(path, index_path, dir);
     strcpy(path + dir, shard);
     int fd = swn_ckpt_open_fd(io, path, why);
-    int rc = fd < 0 ? fd : swn_ckpt_read_file(b, io, fd, path, why);
+    int rc = fd < 0 ? fd : check_new(x, io, fd, shards, n, index_path, why);
+    if (fd >= 0 && rc)
+        io->close(io->ctx, fd);
+    else if (fd >= 0)
+        rc = swn_ckpt_read_file(b, io, fd, path, why);
     if (fd == -ENOENT)
         swn_ckpt_fail(why, fd, "%s: %s; the index names it: fetch it, too", path, strerror(ENOENT));
     if (!rc && b->c.file_count > 1 && b->c.kind != kind)
@@ -293,8 +326,10 @@ static int read_shards(struct index *x, struct swn_checkpoint **out, const struc
     int rc = list_shards(x, path, &shards, &n, why);
     if (!rc)
         rc = swn_ckpt_new(&b, n, why);
+    if (!rc && !(x->ids = malloc(n * sizeof(*x->ids))))
+        rc = swn_ckpt_fail_memory(why, path, -ENOMEM);
     for (size_t i = 0; i < n && !rc; i++)
-        rc = read_shard(b, io, path, shards[i], why);
+        rc = read_shard(x, b, io, path, shards, i, why);
     if (!rc)
         rc = match(x, b, shards, path, why);
     if (!rc)
@@ -320,6 +355,7 @@ int swn_ckpt_read_index(struct swn_checkpoint **out, const struct swn_ckpt_sourc
         rc = read_shards(x, out, src->io, src->path, why);
     swn_bump_alloc_free(&x->bump);
     free(x->entries);
+    free(x->ids);
     free(x);
     return rc;
 }

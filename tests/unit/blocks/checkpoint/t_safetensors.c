@@ -302,6 +302,9 @@ static void test_shards(void **state)
         {"{\"weight_map\":{\"a\":\"three\"}}", "three: No such file or directory; the index names it", -ENOENT},
         {"{\"weight_map\":{\"a\":\"one\",\"a\":\"two\"}}", "'a' is there twice", -EINVAL},
         {"{\"weight_map\":{\"a\":\"one\",\"w\":\"zip.pt\"}}", "several formats", -EINVAL},
+        {"{\"weight_map\":{\"b\":\"two\",\"d\":\"two again\"}}", "two and two again are one file under two names",
+         -EINVAL},
+        {"{\"weight_map\":{\"b\":\"link\",\"d\":\"two\"}}", "link and two are one file under two names", -EINVAL},
         {"{\"weight_map\":{}}", "is empty", -EINVAL},
         {"{\"metadata\":{}}", "has no weight_map", -EINVAL},
         {"{\"weight_map\":{\"a\":\"one\"},\"weight_map\":{\"a\":\"one\"}}", "'weight_map' is there twice", -EINVAL},
@@ -328,6 +331,12 @@ static void test_shards(void **state)
     write_shard("none", "{}", 0);
     write_shard("small", "{" T("e", "F6_E2M3", "[4]", "[0,3]") "}", 3);
     write_file("nothing", "", 0);
+    char path[256], again[256];
+    snprintf(path, sizeof(path), "%s/two", dir);
+    snprintf(again, sizeof(again), "%s/two again", dir);
+    assert_int_equal(link(path, again), 0);
+    snprintf(again, sizeof(again), "%s/link", dir);
+    assert_int_equal(symlink("two", again), 0);
     /* All that is in the files, by the last that has it: `d`, which the map does not know, `c`, which is elsewhere, and
      * two's `a`, where the map says so. */
     static const char *const accepted[] = {
@@ -343,8 +352,8 @@ static void test_shards(void **state)
         static const char *const names[] = {"c", "b", "a", "d"};
         for (size_t i = 0; i < 4; i++) {
             assert_string_equal(c->tensors[i].name, names[i]);
-            const char *path = c->files[c->storages[c->tensors[i].storage].file].path;
-            assert_string_equal(strrchr(path, '/'), i ? "/two" : "/one");
+            const char *file = c->files[c->storages[c->tensors[i].storage].file].path;
+            assert_string_equal(strrchr(file, '/'), i ? "/two" : "/one");
         }
         assert_int_equal(c->tensors[2].shape[0], 2);
         swn_checkpoint_close(c, &swn_io_sys);
@@ -354,8 +363,8 @@ static void test_shards(void **state)
         if (rc != bad[i].err || !strstr(why, bad[i].words))
             fail_msg("wanted %d and '%s', got %d and '%s'", bad[i].err, bad[i].words, rc, why);
     }
-    char path[256];
-    static const char *const files[] = {"one", "two", "zip.pt", "none", "nothing", "small", "m.index.json"};
+    static const char *const files[] = {"one",  "two",     "two again", "link",        "zip.pt",
+                                        "none", "nothing", "small",     "m.index.json"};
     assert_int_equal(swn_checkpoint_open(&c, &swn_io_sys, dir, why), -EINVAL);
     assert_non_null(strstr(why, "not a regular file"));
     /* nobody writes to it: a reader that opened it as a file would wait for ever */
