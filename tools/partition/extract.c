@@ -19,6 +19,7 @@
 #include "base/errmsg.h"
 
 #define BUFFER_BYTES ((size_t)4 << 20)
+#define SMALL_REPEATS (UINT64_C(1) << 20)
 
 struct extract {
     const struct swn_store *s;
@@ -30,6 +31,7 @@ struct extract {
     uint8_t *checked; /* per extent */
     int skip;         /* leave out tensors that cannot be written */
     uint8_t *left;    /* per tensor: left out */
+    uint64_t repeats; /* bytes that repeated ones may still take */
     char why[SWN_ERRMSG];
 };
 
@@ -85,8 +87,21 @@ static int add_tensor(json_t *header, const struct swn_store_tensor *t, uint64_t
     return !tensor ? -ENOMEM : json_object_set_new(header, t->name, tensor) ? -EINVAL : 0;
 }
 
+/* A file of a few bytes can say that a tensor repeats one of them without end: what all of them repeat may take as much
+ * as the store's own bytes, and SMALL_REPEATS. */
+static int repeats_too_much(struct extract *x, const struct swn_store_tensor *t, uint64_t bytes)
+{
+    uint64_t own = x->s->extents[t->extent].bytes;
+    if (bytes <= own)
+        return 0;
+    if (bytes - own > x->repeats)
+        return 1;
+    x->repeats -= bytes - own;
+    return 0;
+}
+
 /* Why the tensor cannot be in the file, whose data end at `at` so far; NULL: it is in the header now. */
-static const char *unfit(json_t *header, const struct swn_store_tensor *t, uint64_t *at, int *rc)
+static const char *unfit(struct extract *x, json_t *header, const struct swn_store_tensor *t, uint64_t *at, int *rc)
 {
     uint64_t bytes, end;
     if (!swn_dtype_safetensors(t->dtype))
@@ -97,6 +112,9 @@ static const char *unfit(json_t *header, const struct swn_store_tensor *t, uint6
         return "the name cannot be used, or is there twice";
     if (tensor_bytes(t, &bytes) || __builtin_add_overflow(*at, bytes, &end) || end > INT64_MAX)
         return "it repeats its bytes more often than a file can hold";
+    if (repeats_too_much(x, t, bytes))
+        return "by strides of 0 it repeats its bytes, and written out would take more than the whole store: save it as "
+               "one row, and expand it after loading";
     *rc = add_tensor(header, t, *at, bytes);
     if (*rc == -EINVAL) {
         *rc = 0;
@@ -113,9 +131,12 @@ static int add_tensors(struct extract *x, json_t *header, uint64_t *at)
     size_t left = 0, first = 0;
     const char *why_first = NULL;
     int rc = 0;
+    x->repeats = SMALL_REPEATS;
+    for (size_t i = 0; i < x->s->extent_count; i++)
+        x->repeats += x->s->extents[i].bytes;
     for (size_t i = 0; i < x->s->tensor_count && !rc; i++) {
         const struct swn_store_tensor *t = &x->s->tensors[i];
-        const char *wrong = unfit(header, t, at, &rc);
+        const char *wrong = unfit(x, header, t, at, &rc);
         if (!wrong)
             continue;
         if (x->skip)

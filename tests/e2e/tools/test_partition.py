@@ -517,6 +517,19 @@ def write_safetensors(path, tensors):
     path.write_bytes(struct.pack("<Q", len(text)) + text + data)
 
 
+def test_extract_of_a_little_that_repeats_itself_is_refused(disk):
+    """A few bytes that say they are many do not fill the disk."""
+    disk = pathlib.Path(disk)
+    torch = harness.TORCH213 if not harness.TORCH213.missing() else harness.TORCH113
+    made = "import sys, torch; torch.save({'few': torch.ones(8), 'many': torch.ones(1, 8).expand(1 << 18, 8)}, sys.argv[1])"
+    assert run(torch.python, "-c", made, disk / "c.pth").returncode == 0
+    part("build", "-q", disk / "c.pth", "-o", disk / "s")
+    refused = part("extract", disk / "s", "-o", disk / "out.safetensors", code=REFUSED).stderr
+    assert "'many': by strides of 0 it repeats its bytes" in refused and not (disk / "out.safetensors").exists()
+    assert "'many'" in part("extract", "--skip", disk / "s", "-o", disk / "out.safetensors").stderr
+    assert (disk / "out.safetensors").stat().st_size < 4096
+
+
 def test_verify_ties(checkpoints, disk):
     """d.weight and e.weight are one extent of the store; extracted, each is by itself."""
     disk = pathlib.Path(disk)
