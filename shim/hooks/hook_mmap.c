@@ -1,7 +1,10 @@
-/* mmap, munmap and madvise, for files that PyTorch, or Python, maps to take tensors from. All other calls go straight
- * to the kernel: allocators call mmap, and looking up the next definition there could call the allocator again. */
+/* mmap, mremap, munmap and madvise, for files that PyTorch, or Python, maps to take tensors from. All other calls go
+ * straight to the kernel: allocators call mmap, and looking up the next definition there could call the allocator
+ * again. */
 #define _GNU_SOURCE
 #include <errno.h>
+#include <limits.h>
+#include <stdarg.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
@@ -13,6 +16,9 @@
 
 /* Of Linux 5.18; newer than the C library's headers. */
 #define DONTNEED_LOCKED 24
+#ifndef MREMAP_DONTUNMAP
+#define MREMAP_DONTUNMAP 4 /* of Linux 5.7 */
+#endif
 #define EXPORT __attribute__((visibility("default")))
 
 static int may_have_tensors(int prot, int flags, int fd)
@@ -22,11 +28,17 @@ static int may_have_tensors(int prot, int flags, int fd)
 }
 
 /* Python's mmap module is a library of its own (mmap.cpython-311-x86_64-linux-gnu.so), or a part of the interpreter,
- * whose other mappings are of no file. */
+ * whose other mappings are of no file. The main executable has no name as a library. */
 static int is_python(const char *library)
 {
+    char exe[PATH_MAX];
+    ssize_t len = *library ? 0 : readlink("/proc/self/exe", exe, sizeof exe - 1);
+    if (len > 0) {
+        exe[len] = 0;
+        library = exe;
+    }
     const char *slash = strrchr(library, '/'), *name = slash ? slash + 1 : library;
-    return !*name || !strncmp(name, "mmap.", 5) || !strncmp(name, "libpython", 9) || !strncmp(name, "python", 6);
+    return !strncmp(name, "mmap.", 5) || !strncmp(name, "libpython", 9) || !strncmp(name, "python", 6);
 }
 
 static void note_file(const void *caller, void *at, size_t len, int fd, off_t off)
@@ -50,6 +62,11 @@ static void *map(void *addr, size_t len, int prot, int flags, int fd, off_t off,
     if (looks_at_a_file(prot, flags, fd, off)) {
         int saved = errno;
         swn_mapped_file_looking(len, fd);
+        errno = saved;
+    }
+    if (flags & MAP_FIXED) {
+        int saved = errno;
+        swn_mapped_file_end_kept(addr, len);
         errno = saved;
     }
     void *at = (void *)syscall(SYS_mmap, addr, len, prot, flags, fd, off);
@@ -88,6 +105,23 @@ EXPORT int madvise(void *addr, size_t len, int advice)
         return -1;
     }
     return (int)syscall(SYS_madvise, addr, len, advice);
+}
+
+/* Other memory may lie at either address afterwards. */
+EXPORT void *mremap(void *old, size_t old_len, size_t len, int flags, ...)
+{
+    void *to = NULL;
+    int saved = errno;
+    va_list args;
+    va_start(args, flags);
+    if (flags & (MREMAP_FIXED | MREMAP_DONTUNMAP))
+        to = va_arg(args, void *);
+    va_end(args);
+    swn_mapped_file_end_kept(old, old_len);
+    if (flags & MREMAP_FIXED)
+        swn_mapped_file_end_kept(to, len);
+    errno = saved;
+    return (void *)syscall(SYS_mremap, old, old_len, len, flags, to);
 }
 
 EXPORT int munmap(void *addr, size_t len)

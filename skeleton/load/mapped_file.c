@@ -17,6 +17,7 @@
 #include "skeleton/engine/accounting.h"
 #include "skeleton/core/residency_steps.h"
 #include "skeleton/core/restore.h"
+#include "skeleton/engine/program_threads.h"
 #include "skeleton/engine/section.h"
 
 #define ADDRESS_BITS 56 /* the most that a process has on x86-64, and more than on AArch64 */
@@ -157,7 +158,8 @@ int swn_mapped_file_drop(void *addr, size_t len)
     return err;
 }
 
-void swn_mapped_file_end(void *addr, size_t len)
+/* `kept`: what is stored there stays in memory. */
+static void end(const void *addr, size_t len, int kept)
 {
     struct swn_engine *e = &swn_engine_one;
     uintptr_t lo = (uintptr_t)addr, hi = lo + swn_round_up(len, SWN_PAGE);
@@ -165,7 +167,7 @@ void swn_mapped_file_end(void *addr, size_t len)
         return;
     swn_lock(&e->lock);
     for (struct swn_mapped_file *g; (g = swn_arena_mapped_file_in(e->arena, lo, hi));) {
-        int all_goes = lo <= g->lo && hi >= g->hi;
+        int all_goes = !kept && lo <= g->lo && hi >= g->hi;
         for (struct swn_range *r = swn_arena_first(e->arena), *next; r; r = next) {
             next = r->next;
             if (r->mapped_file == g)
@@ -176,6 +178,17 @@ void swn_mapped_file_end(void *addr, size_t len)
         swn_arena_unregister_mapping(e->arena, g);
     }
     swn_unlock(&e->lock);
+}
+
+void swn_mapped_file_end(void *addr, size_t len)
+{
+    end(addr, len, 0);
+}
+
+void swn_mapped_file_end_kept(const void *addr, size_t len)
+{
+    if (swn_mapped_file_is_at(addr, len) && !swn_section_interrupted() && swn_threads_number() >= 0)
+        end(addr, len, 1);
 }
 
 static struct swn_range *adopt(struct swn_engine *e, uintptr_t lo, uintptr_t hi)

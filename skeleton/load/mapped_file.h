@@ -28,6 +28,11 @@ void swn_mapped_file_look_before(void);
 void swn_mapped_file_begin(void *addr, size_t len, int fd, off_t off);
 /* The program is about to unmap addresses. Cheap where no file is mapped there. No lock held. */
 void swn_mapped_file_end(void *addr, size_t len);
+/* The program is about to move a mapping, or to map something over it, which may fail: the bytes stay. Nothing where it
+ * is the library that maps (in a section, or on a thread of its own). Cheap where no file is mapped there. No lock
+ * held.
+ */
+void swn_mapped_file_end_kept(const void *addr, size_t len);
 
 /* The program drops pages (MADV_DONTNEED, whole ones): those of mapped files have the file's bytes again, and lose what
  * was stored there. 0, or -errno: none has been dropped, or not all. Cheap where no file is mapped there. No lock held.
