@@ -14,6 +14,7 @@
 #include "base/page.h"
 #include "skeleton/core/op_window.h"
 #include "skeleton/engine/engine.h"
+#include "skeleton/engine/section.h"
 #include "skeleton/load/mapped_file.h"
 
 #define WEIGHTS 24u
@@ -89,9 +90,11 @@ static void no_gap(void *arg)
         pass();
     /* Each frame is mapped at once: it has parts of two ranges, and no page in between. */
     unsigned shared = 0;
+    swn_lock(&e->lock);
     for (const struct swn_frame *f = swn_pool_first(e->pool); f; f = f->next)
         for (unsigned k = 1; !f->pending && k < f->n; k++, shared++)
             CHECK(f->parts[k - 1].at + f->parts[k - 1].bytes == f->parts[k].at);
+    swn_unlock(&e->lock);
     CHECK(shared > 0 && e->counters.window_misses == 0);
 }
 
