@@ -706,22 +706,33 @@ struct swn_range *swn_arena_find(const struct swn_arena *a, uintptr_t addr)
     return atomic_load_explicit(&a->owner[(addr - a->base) / SWN_GRANULE], memory_order_acquire);
 }
 
-struct swn_range *swn_arena_in(const struct swn_arena *a, uintptr_t from, uintptr_t to)
+/* The first that owns a unit of [lo, hi) which has a byte in [from, to). */
+static struct swn_range *first_owner(const _Atomic(struct swn_range *) *owner, uintptr_t lo, uintptr_t hi, size_t unit,
+                                     uintptr_t from, uintptr_t to)
 {
-    int own = from >= a->base && from < swn_arena_hi(a);
-    const struct swn_mapped_file *g = own ? NULL : swn_arena_mapped_file_in(a, from, to);
-    if (!own && !g)
-        return NULL;
-    uintptr_t lo = own ? a->base : g->lo, hi = own ? swn_arena_hi(a) : g->hi;
-    size_t unit = own ? SWN_GRANULE : SWN_PAGE;
     from = from < lo ? lo : from;
     to = to > hi ? hi : to;
     for (size_t i = (from - lo) / unit; from < to && i <= (to - 1 - lo) / unit; i++) {
-        struct swn_range *r = atomic_load_explicit(&(own ? a->owner : g->owner)[i], memory_order_relaxed);
+        struct swn_range *r = atomic_load_explicit(&owner[i], memory_order_relaxed);
         if (r)
             return r;
     }
     return NULL;
+}
+
+struct swn_range *swn_arena_in(const struct swn_arena *a, uintptr_t from, uintptr_t to)
+{
+    struct swn_range *first = NULL;
+
+    if (from >= a->base && from < swn_arena_hi(a))
+        return first_owner(a->owner, a->base, swn_arena_hi(a), SWN_GRANULE, from, to);
+    for (struct swn_mapped_file *g = atomic_load(&a->mapped_files); g; g = g->next) {
+        uintptr_t hi = __atomic_load_n(&g->hi, __ATOMIC_ACQUIRE);
+        struct swn_range *r = from < hi && to > g->lo ? first_owner(g->owner, g->lo, hi, SWN_PAGE, from, to) : NULL;
+        if (r && (!first || r->addr < first->addr))
+            first = r;
+    }
+    return first;
 }
 
 struct swn_range *swn_arena_first(const struct swn_arena *a)

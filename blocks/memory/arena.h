@@ -169,8 +169,8 @@ struct swn_range *swn_arena_carve(struct swn_arena *a, struct swn_mapped_file *g
 
 /* The live range that contains addr, or NULL. O(1), lock-free. */
 struct swn_range *swn_arena_find(const struct swn_arena *a, uintptr_t addr);
-/* The first live range that has a byte in [from, to), which lies in the arena's own memory or in one mapped file; or
- * NULL. */
+/* The first live range that has a byte in [from, to), or NULL: of the arena's own memory if `from` lies there, else of
+ * mapped files. */
 struct swn_range *swn_arena_in(const struct swn_arena *a, uintptr_t from, uintptr_t to);
 /* Live ranges from the oldest to the newest. */
 struct swn_range *swn_arena_first(const struct swn_arena *a);

@@ -210,11 +210,12 @@ int swn_engine_free(void *p)
 static void pin(const void *p, size_t n, int by)
 {
     struct swn_engine *e = &swn_engine_one;
-    uintptr_t at = (uintptr_t)p, end = swn_arena_hi(e->arena); /* a length may be far more than a file has */
-    if (at < end && n < end - at)
-        end = at + n;
+    uintptr_t at = (uintptr_t)p,
+              end = n < UINTPTR_MAX - at ? at + n : UINTPTR_MAX; /* n may be far more than a file has */
     swn_lock(&e->lock);
     for (struct swn_range *r; (r = swn_arena_in(e->arena, at, end)); at = r->addr + r->span) {
+        if (by < 0 && r->receiving == 0)
+            continue; /* another thread's operator has made the range since */
         swn_write_behind_cancel(e, r);
         r->pins += by;
         r->receiving += by;

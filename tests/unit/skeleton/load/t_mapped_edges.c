@@ -21,6 +21,7 @@
 #define BYTES (3 * MIB + 5 * SWN_PAGE) /* one and a half chunks, and no whole number of granules */
 #define BUDGET (24 * MIB)
 #define TAIL 64u
+#define GIB (UINT64_C(1) << 30)
 
 static struct swn_engine *const e = &swn_engine_one;
 static struct tensor weights[WEIGHTS];
@@ -30,18 +31,39 @@ static void name_of(char *name, unsigned i)
     sprintf(name, "layer%02u.weight", i);
 }
 
+static void map_at(void *at, int fd, size_t len, uint64_t data_off)
+{
+    CHECK(at != MAP_FAILED && data_off % SWN_PAGE > TAIL);
+    swn_mapped_file_begin(at, len, fd, 0);
+    for (unsigned i = 0; i < WEIGHTS; i++)
+        weights[i] = (struct tensor){.own = (uintptr_t)at + data_off + i * BYTES, .len = BYTES, .stamp = i + 100};
+    swn_engine_after_alloc();
+}
+
 static void begin(void)
 {
     uint64_t data_off;
     CHECK(engine_begin(BUDGET, SWN_CONFIG_AUTO, NULL) == 0);
     int fd = weights_file(WEIGHTS, BYTES, name_of, &data_off);
     size_t len = data_off + WEIGHTS * BYTES;
-    char *at = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_PRIVATE, fd, 0);
-    CHECK(at != MAP_FAILED && data_off % SWN_PAGE > TAIL);
-    swn_mapped_file_begin(at, len, fd, 0);
-    for (unsigned i = 0; i < WEIGHTS; i++)
-        weights[i] = (struct tensor){.own = (uintptr_t)at + data_off + i * BYTES, .len = BYTES, .stamp = i + 100};
-    swn_engine_after_alloc();
+    map_at(mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_PRIVATE, fd, 0), fd, len, data_off);
+}
+
+/* Where the kernel gives addresses from below, files lie above what was reserved before. 0: the thread sanitizer has
+ * other plans for all addresses there. */
+static int begin_above(void)
+{
+    uint64_t data_off;
+    CHECK(engine_begin(BUDGET, SWN_CONFIG_AUTO, NULL) == 0);
+    int fd = weights_file(WEIGHTS, BYTES, name_of, &data_off);
+    size_t len = data_off + WEIGHTS * BYTES;
+    void *at = MAP_FAILED;
+    for (uintptr_t to = swn_round_up(swn_arena_hi(e->arena), GIB); at == MAP_FAILED && to < UINT64_C(1) << 47;
+         to += GIB)
+        at = mmap((void *)to, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED_NOREPLACE, fd, 0);
+    if (at != MAP_FAILED)
+        map_at(at, fd, len, data_off);
+    return at != MAP_FAILED;
 }
 
 /* Whether the last `changed` bytes of the weight are `to`, and all before them are the file's. */
@@ -134,10 +156,8 @@ static void written_in_between(void *arg)
 }
 
 /* While the kernel writes the end of a weight, the page there is not made read-only for the next weight's sake. */
-static void received_in_between(void *arg)
+static void receive(void)
 {
-    (void)arg;
-    begin();
     use(3, SWN_USE_WEIGHT, 0, 0);
     void *tail = (void *)(weights[2].own + BYTES - TAIL);
     CHECK(!range_of(2) && range_of(3)->addr < weights[3].own);
@@ -145,22 +165,45 @@ static void received_in_between(void *arg)
     CHECK(range_of(3)->receiving == 1 && range_of(3)->pins == 1);
     swn_engine_unpin(tail, TAIL);
     CHECK(range_of(3)->receiving == 0 && range_of(3)->pins == 0);
-    /* The same from far before: the place between is no range's. */
+    /* The same from far before: the place between is no range's. Another thread's operator makes it one. */
     swn_engine_pin((void *)weights[2].own, BYTES);
     CHECK(range_of(3)->receiving == 1);
+    use(2, SWN_USE_WEIGHT, 0, 0);
     swn_engine_unpin((void *)weights[2].own, BYTES);
+    CHECK(range_of(3)->receiving == 0 && range_of(3)->pins == 0);
+    CHECK(range_of(2)->receiving == 0 && range_of(2)->pins == 0);
+    /* A length that is far more than there is. */
+    swn_engine_pin((void *)weights[3].own, SIZE_MAX / 2);
+    CHECK(range_of(3)->receiving == 1 && range_of(2)->receiving == 0);
+    swn_engine_unpin((void *)weights[3].own, SIZE_MAX / 2);
     CHECK(range_of(3)->receiving == 0);
+}
+
+static void received_in_between(void *arg)
+{
+    (void)arg;
+    begin();
+    receive();
+}
+
+static void received_above(void *arg)
+{
+    (void)arg;
+    if (begin_above())
+        receive();
 }
 
 IN_A_CHILD(no_gap, 60)
 IN_A_CHILD(stored_in_between, 60)
 IN_A_CHILD(written_in_between, 60)
 IN_A_CHILD(received_in_between, 60)
+IN_A_CHILD(received_above, 60)
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_no_gap), cmocka_unit_test(test_stored_in_between),
                                        cmocka_unit_test(test_written_in_between),
-                                       cmocka_unit_test(test_received_in_between)};
+                                       cmocka_unit_test(test_received_in_between),
+                                       cmocka_unit_test(test_received_above)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
