@@ -92,7 +92,7 @@ def test_set_total_and_cap(place):
             each.goes_on(2)
         document = json.loads(d.ctl("list", "-o", "json").stdout)
         assert document["total_bytes"] == 64 * MIB and document["policy"] == "minmax"
-        assert "swapnetd: " in d.ctl("top").stdout and d.ctl("top", "-n", "2", "-d", "0.1").stdout.count("PID") == 2
+        assert "swapnetd: " in d.ctl("top").stdout and d.ctl("top", "-n", "2", "-d", "0.1").stdout.count("swapnetd: ") == 2
         assert d.ctl("list", "-o", "csv").stdout.count("\n") >= 3
         assert d.ctl("drain").returncode == 0
         assert dnn.end()[0] == free.end()[0] == plain_bits(24)

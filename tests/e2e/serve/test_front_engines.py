@@ -5,6 +5,7 @@ import ctypes
 import json
 import os
 import pathlib
+import select
 import signal
 import socket
 import subprocess
@@ -355,12 +356,13 @@ def test_a_load_does_not_wait_for_an_engine_that_never_starts(tmp_path):
 def test_loads_that_wait_do_not_keep_others_from_the_server(tmp_path):
     gate = tmp_path / "gate"
     repo = repository(tmp_path / "repo", slow=f"load_wait={gate}", echo="")
-    with front(repo, "--model-control-mode", "explicit", "--load-model", "echo") as f, contextlib.ExitStack() as clients:
+    with front(repo, "--model-control-mode", "explicit", "--load-model", "echo") as f, contextlib.ExitStack() as stack:
         f.ready()
-        for _ in range(66):
-            one = clients.enter_context(contextlib.closing(f.connection()))
+        clients = [stack.enter_context(contextlib.closing(f.connection())) for _ in range(66)]
+        for one in clients:
             one.request("POST", "/v2/repository/models/slow/load")
-        wait_for(lambda: f.ask("POST", "/v2/repository/models/slow/load")[0] == 503)
+        refused = wait_for(lambda: [one for one in clients if select.select([one.sock], [], [], 0)[0]])
+        assert refused[0].getresponse().status == 503
         for path in ("/metrics", "/v2/models/echo", "/v2/models/echo/ready", "/v2/repository/index"):
             assert f.ask("POST" if "index" in path else "GET", path)[0] == 200
         gate.touch()
