@@ -551,6 +551,22 @@ TEST(munmap)
     CALL(munmap(at, len));
     CALL(munmap(at, len));
 }
+TEST(mremap)
+{
+    size_t len = (size_t)2 << 20;
+    char *at = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_PRIVATE, bytes_fd, 0);
+    PLACE(mremap(nil, 0, 0, 0));
+    PLACE(mremap(low, PAGE, PAGE, 0));
+    PLACE(mremap(top, 1, PAGE, 0));
+    PLACE(mremap(at + 1, PAGE, PAGE, 0));
+    PLACE(mremap(at, len, 0, 0));
+    PLACE(mremap(at, len, SIZE_MAX - PAGE, MREMAP_MAYMOVE));
+    PLACE(mremap(at, len, len, -1, nil));
+    PLACE(mremap(at, len, len, MREMAP_FIXED, nil));
+    PLACE(mremap(at, len, len, MREMAP_FIXED | MREMAP_MAYMOVE, at + 1));
+    CALL(at[0] * 0);
+    CALL(munmap(at, len));
+}
 TEST(madvise)
 {
     int advice[] = {MADV_NORMAL, MADV_DONTNEED, MADV_FREE, MADV_WIPEONFORK, 24, -1, INT_MAX};
@@ -852,6 +868,7 @@ static const struct {
     EACH(mmap),
     EACH(mmap64),
     EACH(munmap),
+    EACH(mremap),
     EACH(madvise),
     EACH(mlockall),
     EACH(setrlimit),
