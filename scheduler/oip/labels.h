@@ -28,7 +28,7 @@ void swn_labels_drop(struct swn_labels *labels);
 
 /* The label of a class of that output, without a terminator and *bytes long; NULL: it has none. */
 const char *swn_labels_get(const struct swn_labels *labels, const char *output, uint64_t class, size_t *bytes);
-/* Bytes that the labels of so many different classes of that output have at most. */
+/* An upper bound of the bytes that the labels of any `classes` different classes of that output have together. */
 size_t swn_labels_room(const struct swn_labels *labels, const char *output, size_t classes);
 
 #endif

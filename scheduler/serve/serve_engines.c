@@ -20,8 +20,8 @@
 #include "scheduler/serve/serve_leases.h"
 #include "scheduler/serve/serving_internal.h"
 
-/* Engines that died under a model: with so many it gets one of its own, and with more none at all. After a while in
- * which none did, they are forgotten. */
+/* How many engines may die under a model before it gets one of its own. The count begins anew if no engine has died
+ * under the model for DEATHS_FORGOTTEN_NS. */
 #define DEATHS_QUARANTINE 2
 #define DEATHS_FORGOTTEN_NS (600 * UINT64_C(1000000000))
 /* An engine that dies again and again soon after it has loaded its models (the kernel's OOM killer) is started ever
@@ -254,6 +254,32 @@ static void died(struct swn_serving *s, unsigned i, int status, uint64_t now)
         blame(s, model, now);
 }
 
+static int is_engine(const struct swn_serving *s, pid_t pid)
+{
+    for (unsigned i = 0; i < SWN_ENGINES_MOST; i++)
+        if (s->engines[i].link.pid == pid)
+            return 1;
+    return 0;
+}
+
+/* Where the server is the first process of a container, or a subreaper, the kernel gives it the children that an engine
+ * leaves behind, and it has to reap them. Elsewhere a child that is no engine belongs to whoever this process was
+ * before it became the server. The kernel reports one ended child at a time: while that is an engine, the caller comes
+ * again when the engine has been reaped. */
+static void reap_others(const struct swn_serving *s)
+{
+    siginfo_t info;
+    int takes = 0;
+
+    takes = getpid() == 1 || (prctl(PR_GET_CHILD_SUBREAPER, &takes, 0, 0, 0) == 0 && takes);
+    while (takes) {
+        info.si_pid = 0;
+        if (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) || info.si_pid == 0 || is_engine(s, info.si_pid))
+            return;
+        waitpid(info.si_pid, NULL, WNOHANG);
+    }
+}
+
 /* Looks whether an engine that is to end has ended. */
 static void see_end(struct swn_serving *s, unsigned i, uint64_t now)
 {
@@ -267,6 +293,7 @@ static void see_end(struct swn_serving *s, unsigned i, uint64_t now)
     swn_serve_watch(s, e->link.socket, 0, 0);
     if (swn_engine_link_reap(&e->link, &status)) {
         e->ending_ns = 0;
+        reap_others(s);
         if (e->is_wanted)
             died(s, i, status, now);
         return;
@@ -339,37 +366,7 @@ void swn_engines_bury(struct swn_serving *s, uint64_t now)
         if (link->state != SWN_ENGINE_IS_ENDING)
             swn_engine_link_closed(link);
     }
-    s->limits.has_dead = 1;
-}
-
-static int is_engine(const struct swn_serving *s, pid_t pid)
-{
-    for (unsigned i = 0; i < SWN_ENGINES_MOST; i++)
-        if (s->engines[i].link.pid == pid)
-            return 1;
-    return 0;
-}
-
-/* As the first process of a container the server gets children of engines that have ended, and nobody else reaps them.
- * Elsewhere a child that is no engine is somebody else's, from before the server was what this process is. An engine
- * that has ended hides those behind it until it is reaped itself. */
-static void reap_others(struct swn_serving *s)
-{
-    siginfo_t info;
-    int takes = 0;
-
-    if (!s->limits.has_dead)
-        return;
-    takes = getpid() == 1 || (prctl(PR_GET_CHILD_SUBREAPER, &takes, 0, 0, 0) == 0 && takes);
-    while (takes) {
-        info.si_pid = 0;
-        if (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) || info.si_pid == 0)
-            break;
-        if (is_engine(s, info.si_pid))
-            return;
-        waitpid(info.si_pid, NULL, WNOHANG);
-    }
-    s->limits.has_dead = 0;
+    reap_others(s);
 }
 
 /* ---- time ---- */
@@ -434,5 +431,4 @@ void swn_engines_pump(struct swn_serving *s, uint64_t now)
             swn_requests_run(s, i, now);
         }
     }
-    reap_others(s);
 }

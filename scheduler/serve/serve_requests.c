@@ -236,8 +236,9 @@ static int match(struct swn_serving *s, const struct swn_served *m, struct swn_j
     return match_batch(m, job);
 }
 
-/* A step has its ensemble's place, and after it what was computed before would be lost. Steps that run early have
- * places only while there are free ones: they give them to what somebody waits for. */
+/* A step of an ensemble uses its ensemble's place in the queue: to refuse the step would waste what the steps before it
+ * have computed. A step that runs early has a place only while the queue has free ones, and loses it to a request that
+ * a client waits for. */
 static int is_full(const struct swn_serving *s, const struct swn_job *job)
 {
     size_t most = s->options.queue_most;

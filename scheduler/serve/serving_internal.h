@@ -27,7 +27,7 @@ enum swn_model_state {
     SWN_MODEL_UNLOADING,
 };
 
-/* Of engines under a model. */
+/* How many engines have died while they loaded or ran a model, and when the last one did. */
 struct swn_deaths {
     unsigned count;
     uint64_t last_ns;
@@ -61,7 +61,8 @@ struct swn_served {
     char reason[SWN_ERRMSG];
 };
 
-/* Engines that died in a row without any work done: nobody waits for the next one. */
+/* Once so many engines have died in a row without any work done, requests and loads are refused instead of waiting for
+ * the next engine. */
 #define SWN_FRUITLESS_MOST 4
 
 struct swn_served_engine {
@@ -92,13 +93,12 @@ struct swn_served_engine {
     uint64_t traced_ns; /* where the last span of its row ended */
 };
 
-/* What bounds all that the server has, beside --memory, and what it has yet to give back to the kernel. */
+/* What bounds all that the server has, beside --memory. */
 struct swn_serve_limits {
     struct swn_serve_party *party; /* NULL: no swapnetd rules */
     int party_socket;              /* that is watched; -1: none */
     uint64_t cap_bytes;            /* a user's own limit; 0: none */
     uint64_t short_until_ns;       /* lately a request found too little memory */
-    uint8_t has_dead;              /* children that have ended and may be nobody's */
 };
 
 struct swn_serving {
