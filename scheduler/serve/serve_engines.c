@@ -20,8 +20,8 @@
 #include "scheduler/serve/serve_leases.h"
 #include "scheduler/serve/serving_internal.h"
 
-/* How many engines may die under a model before it gets one of its own. The count begins anew if no engine has died
- * under the model for DEATHS_FORGOTTEN_NS. */
+/* How many engines may die under a model before it gets one of its own; with DEATHS_MOST it gets none. The count begins
+ * anew if no engine has died under the model for DEATHS_FORGOTTEN_NS. */
 #define DEATHS_QUARANTINE 2
 #define DEATHS_FORGOTTEN_NS (600 * UINT64_C(1000000000))
 /* An engine that dies again and again soon after it has loaded its models (the kernel's OOM killer) is started ever

@@ -1,5 +1,6 @@
 """`swapnetctl verify --model-repository`: answers of a server have the bits of plain PyTorch, or it is said which have not."""
 import json
+import re
 import subprocess
 
 import pytest
@@ -111,6 +112,16 @@ library = torch.library.Library("c10d_functional_test", "DEF")
 library.define("twice(Tensor x) -> Tensor")
 torch.jit.script(Foreign()).save(sys.argv[2])
 """
+
+
+def test_verify_refuses_what_the_server_refuses():
+    """The lists are in two languages."""
+    cpp = (harness.REPO / "shim" / "serve" / "served_operators.cpp").read_text()
+    python = (harness.REPO / "tools" / "verify" / "reference.py").read_text()
+    for there, here in (("kNamespaces", "NAMESPACES"), ("kTouchFiles", "TOUCH_FILES"), ("kClasses", "CLASSES")):
+        one = re.findall(r'"([^"]+)"', re.search(rf"{there}\[\] = \{{(.*?)\}};", cpp, re.S)[1])
+        other = re.findall(r'"([^"]+)"', re.search(rf"^{here} = \((.*?)\)$", python, re.S | re.M)[1])
+        assert one and one == other, (there, one, other)
 
 
 def test_code_that_touches_files_is_not_run(torch113, tmp_path, monkeypatch):
