@@ -63,10 +63,11 @@ struct swn_frame {
 
 /* One entry for each unit of the arena's addresses. */
 struct swn_chunk {
-    struct swn_frame *frame; /* or NULL */
-    uint32_t users;          /* operators that hold it */
-    uint32_t weight;         /* the weight with which it is planned; 0: none */
-    unsigned char plan_keep; /* the plan wants to keep it */
+    struct swn_frame *frame;  /* or NULL */
+    uint32_t users;           /* operators that hold it */
+    uint32_t weight;          /* the weight with which it is planned; 0: none */
+    unsigned char plan_keep;  /* the plan wants to keep it */
+    unsigned char read_twice; /* in each pass, if it comes and goes: for two weights; the caller's */
     uint32_t uses,
         epoch; /* how often operators read experts of mixtures in it, as counted in that epoch; the caller's */
 };

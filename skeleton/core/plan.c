@@ -21,6 +21,7 @@
 #include "skeleton/engine/weights.h"
 #include "skeleton/engine/accounting.h"
 #include "skeleton/core/ring_size.h"
+#include "skeleton/core/shared_chunks.h"
 #include "skeleton/engine/experts.h"
 
 #define MIB ((size_t)1 << 20)
@@ -107,7 +108,8 @@ static void assign_chunks(struct swn_engine *e, const uint32_t *ids, size_t n, s
 }
 
 /* Tells every chunk of the weights whether it stays. */
-static void apply(struct swn_engine *e, const struct swn_plan_weight *weights, const uint32_t *ids, size_t n)
+static void apply(struct swn_engine *e, const struct swn_plan_weight *weights, const uint32_t *ids, size_t n,
+                  uint64_t ring)
 {
     size_t unit = swn_pool_unit(e->pool), *count = malloc(n * sizeof *count);
     if (count)
@@ -129,6 +131,7 @@ static void apply(struct swn_engine *e, const struct swn_plan_weight *weights, c
         if (weights[i].oversize)
             say_oversize(e, (size_t)weights[i].bytes);
     }
+    swn_shared_chunks_keep(e, weights, ids, n, ring);
     for (struct swn_frame *f = swn_pool_first(e->pool); f; f = f->next)
         swn_pool_set_pinned(e->pool, f, swn_pool_chunk(e->pool, f->chunk)->plan_keep);
 }
@@ -421,7 +424,7 @@ int swn_plan_commit(struct swn_engine *e, struct swn_plan_candidate *d)
     swn_ring_resize(e, d->plan.ring_bytes + d->straddle); /* first, as slices have to fit */
     size_t unit = swn_pool_unit(e->pool), mixtures = let_experts_go(e);
     e->plan.experts_room = room_for_experts(d, mixtures) / unit * unit;
-    apply(e, d->weights, d->ids, d->n);
+    apply(e, d->weights, d->ids, d->n, d->plan.ring_bytes);
     e->plan.short_of_disk = swn_plan_is_short_of_disk(e, d);
     swn_ring_shrink(e);
     e->plan.dirty = 0;
