@@ -77,18 +77,37 @@ uint64_t swn_partition_memory(uint64_t budget_bytes, double delta)
     return delta < 1 ? (uint64_t)((double)budget_bytes * (1 - delta)) : 0;
 }
 
-int swn_partition_count(const struct swn_part_model *m, uint64_t budget_bytes, double delta, size_t *blocks)
+static uint64_t *layer_bytes(const struct swn_part_model *m)
 {
     uint64_t *bytes = calloc(m->layers, sizeof *bytes);
+    for (size_t i = 0; bytes && i < m->layers; i++)
+        bytes[i] = m->bytes[i + 1] - m->bytes[i];
+    return bytes;
+}
+
+int swn_partition_count(const struct swn_part_model *m, uint64_t budget_bytes, double delta, size_t *blocks)
+{
+    uint64_t *bytes = layer_bytes(m);
     size_t fewest = 0;
     if (!bytes)
         return -ENOMEM;
-    for (size_t i = 0; i < m->layers; i++)
-        bytes[i] = m->bytes[i + 1] - m->bytes[i];
     int rc = swn_partition_minmax_fewest(bytes, m->layers, swn_partition_memory(budget_bytes, delta), &fewest);
     free(bytes);
     size_t wanted = swn_partition_minmax_count(m->bytes[m->layers], budget_bytes, m->layers);
     *blocks = fewest > wanted ? fewest : wanted;
+    return rc;
+}
+
+/* For very many layers, of which swn_partition_best has found none. */
+static int smallest_pairs(const struct swn_part_model *m, uint64_t memory_bytes, size_t *blocks, size_t *first,
+                          struct swn_part *out)
+{
+    uint64_t *bytes = layer_bytes(m);
+    int rc = bytes ? swn_partition_minmax_for_budget(bytes, m->layers, memory_bytes, blocks, first) : -ENOMEM;
+    if (!rc)
+        *out = swn_partition_judge(m, first, *blocks);
+    out->exact = 0;
+    free(bytes);
     return rc;
 }
 
@@ -104,5 +123,8 @@ int swn_partition_for_budget(const struct swn_part_model *m, uint64_t budget_byt
             return rc;
     }
     int rc = swn_partition_count(m, budget_bytes, delta, blocks);
-    return rc ? rc : swn_partition_best(m, *blocks, memory, first, out);
+    if (rc)
+        return rc;
+    rc = swn_partition_best(m, *blocks, memory, first, out);
+    return rc == -ENOSPC ? smallest_pairs(m, memory, blocks, first, out) : rc;
 }

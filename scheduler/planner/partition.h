@@ -29,7 +29,8 @@ struct swn_part_model {
 struct swn_part {
     uint64_t memory_bytes; /* of the largest two neighbours */
     double latency_s;
-    int exact; /* 0: the search gave up on too many near ties, and a better partition may exist */
+    int exact; /* 0: the search gave up on too many near ties, or took groups of very many layers for one each, and a
+                  better partition may exist */
 };
 
 /* 0; -EINVAL: no layers, or more than 2^20, or 2^62 bytes; -ENOMEM. */
@@ -41,7 +42,8 @@ void swn_partition_model_free(struct swn_part_model *m);
 struct swn_part swn_partition_judge(const struct swn_part_model *m, const size_t *first, size_t blocks);
 
 /* The best partition into exactly `blocks` blocks of which any two neighbours take at most `memory_bytes`. first has
- * room for them. -EINVAL: the model cannot have that number of blocks; -ENOSPC: there is no such partition; -ENOMEM. */
+ * room for them. -EINVAL: the model cannot have that number of blocks; -ENOSPC: there is no such partition, or, of very
+ * many layers, none was found; -ENOMEM. */
 int swn_partition_best(const struct swn_part_model *m, size_t blocks, uint64_t memory_bytes, size_t *first,
                        struct swn_part *out);
 
@@ -53,7 +55,7 @@ uint64_t swn_partition_memory(uint64_t budget_bytes, double delta);
 int swn_partition_count(const struct swn_part_model *m, uint64_t budget_bytes, double delta, size_t *blocks);
 
 /* swn_partition_count and swn_partition_best: the best partition for a budget. first has room for one block per
- * layer. */
+ * layer. Where swn_partition_best finds none of very many layers: the one whose pairs are smallest. */
 int swn_partition_for_budget(const struct swn_part_model *m, uint64_t budget_bytes, double delta, size_t *blocks,
                              size_t *first, struct swn_part *out);
 

@@ -15,6 +15,9 @@
 #include <errno.h>
 #include <stdlib.h>
 
+/* 256 MiB for both relaxed problems, and half a second. */
+#define MOST_CELLS ((size_t)1 << 24)
+
 /* The most bytes that j blocks in a row can hold: every second block is full. */
 static uint64_t most_bytes(const struct search *s, size_t j)
 {
@@ -53,21 +56,30 @@ static void window(const struct search *s, size_t k, size_t *low, size_t *high)
     *high = a - 1;
 }
 
-static int make_cells(const struct search *s, struct level *l)
+/* *cells: how many there may still be. */
+static int make_cells(const struct search *s, struct level *l, size_t *cells)
 {
-    l->row = malloc((l->b_high - l->b_low + 1) * sizeof *l->row);
+    size_t rows = l->b_high - l->b_low + 1;
+    if (rows > *cells)
+        return -E2BIG;
+    *cells -= rows;
+    l->row = malloc(rows * sizeof *l->row);
     if (!l->row)
         return -ENOMEM;
     for (size_t b = l->b_low; b <= l->b_high; b++) {
         size_t from = first_end(s, l, b), to = last_end(s, l, b);
         l->row[b - l->b_low] = l->cells - from; /* unsigned: wraps, and is right once c is added */
         l->cells += to >= from ? to - from + 1 : 0;
+        if (l->cells > *cells)
+            return -E2BIG;
     }
+    *cells -= l->cells;
     return 0;
 }
 
 static int make_levels(struct search *s)
 {
+    size_t cells = MOST_CELLS;
     s->levels = calloc(s->n, sizeof *s->levels);
     if (!s->levels)
         return -ENOMEM;
@@ -78,7 +90,7 @@ static int make_levels(struct search *s)
         l->b_high = k ? s->levels[k - 1].c_high : 0;
         if (l->c_low > l->c_high)
             return -ENOSPC;
-        int rc = make_cells(s, l);
+        int rc = make_cells(s, l, &cells);
         if (rc)
             return rc;
     }

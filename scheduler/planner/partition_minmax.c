@@ -5,6 +5,8 @@
  * allowed k are the last ones before j, so a running minimum from the end gives the least f(k, j) in one step.
  * Bisection finds the smallest B for which the model can be cut into at most n blocks; then blocks are halved until
  * there are n.
+ *
+ * Where that would take too many cells f(j, i), groups of layers are searched instead, half as many each time.
  */
 #include "scheduler/planner/partition_minmax.h"
 
@@ -12,6 +14,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "scheduler/planner/partition_groups.h"
+
+/* Of one bound: 16 MiB, and a twentieth of a second. */
+#define MOST_CELLS ((size_t)1 << 21)
 #define IMPOSSIBLE UINT32_MAX
 
 /* Ranges j..i-1 that fit the bound, for one j: i runs over (j, end]. */
@@ -55,6 +61,8 @@ static int make_room(struct search *s, uint64_t bound)
     for (size_t i = 1; i <= s->layers; i++) {
         s->rows[i].count = i - first_start(s, i, bound);
         total += s->rows[i].count;
+        if (total > MOST_CELLS)
+            return -E2BIG;
     }
     if (2 * total > s->pool_size) {
         uint32_t *grown = realloc(s->pool, 2 * total * sizeof *grown);
@@ -85,10 +93,11 @@ static uint32_t fewest(const struct search *s, size_t j, size_t i, uint64_t boun
     return before == IMPOSSIBLE ? IMPOSSIBLE : before + 1;
 }
 
-/* The fewest blocks under the bound, or IMPOSSIBLE. Fills the rows for walk_back. 0 or -ENOMEM. */
+/* The fewest blocks under the bound, or IMPOSSIBLE. Fills the rows for walk_back. 0, -ENOMEM or -E2BIG. */
 static int solve(struct search *s, uint64_t bound, uint32_t *blocks)
 {
     int rc = make_room(s, bound);
+    *blocks = IMPOSSIBLE;
     if (rc)
         return rc;
     for (size_t i = 1; i <= s->layers; i++) {
@@ -146,28 +155,39 @@ static void split_one(const struct search *s, size_t *first, size_t blocks)
     first[largest + 1] = cut;
 }
 
-static int search_bound(struct search *s, size_t blocks, size_t *first)
+/* Cuts the layers into `blocks`, for which pairs of `high` bytes suffice. */
+static int search_bound(struct search *s, size_t blocks, uint64_t high, size_t *first)
 {
-    uint64_t low = 0, high = s->sum[s->layers];
+    /* Every second pair together is the whole model. */
+    uint64_t low = s->sum[s->layers] / (blocks / 2 + blocks % 2);
     uint32_t found;
-    int rc;
-    while (low < high) {
+    int rc = make_room(s, high); /* no later bound has more cells */
+    while (!rc && low < high) {
         uint64_t middle = low + (high - low) / 2;
         rc = solve(s, middle, &found);
-        if (rc)
-            return rc;
         if (found <= blocks)
             high = middle;
         else
             low = middle + 1;
     }
-    rc = solve(s, low, &found);
+    if (!rc)
+        rc = solve(s, low, &found);
     if (rc)
         return rc;
     walk_back(s, low, found, first);
     for (size_t n = found; n < blocks; n++)
         split_one(s, first, n);
     return 0;
+}
+
+/* Blocks that are filled until they have their share of the bytes are no more than `blocks`, and none has a whole layer
+ * more than its share. */
+static uint64_t enough_for(const struct search *s, size_t blocks)
+{
+    uint64_t all = s->sum[s->layers], largest = 0, pair;
+    for (size_t i = 0; i < s->layers; i++)
+        largest = range(s, i, i + 1) > largest ? range(s, i, i + 1) : largest;
+    return __builtin_mul_overflow(2, all / blocks + 1 + largest, &pair) || pair > all ? all : pair;
 }
 
 static int prepare(struct search *s, const uint64_t *layer_bytes, size_t layers)
@@ -186,16 +206,71 @@ static void release(struct search *s)
     free(s->pool);
 }
 
-int swn_partition_minmax(const uint64_t *layer_bytes, size_t layers, size_t blocks, size_t *first)
+struct task {
+    uint64_t pair_bytes; /* of two neighbouring blocks at most; 0: as few as can be */
+    size_t least;        /* so many blocks, or more where pair_bytes needs more */
+    size_t blocks;       /* the result; without pair_bytes `least` */
+    size_t *first;       /* NULL: only the number is wanted */
+};
+
+/* 0, -ENOMEM; -E2BIG: too many cells; -ENOSPC: these layers are too large. */
+static int run(struct search *s, struct task *t)
+{
+    uint32_t fewest_blocks = 0;
+    int rc = t->pair_bytes ? solve(s, t->pair_bytes, &fewest_blocks) : 0;
+    if (rc || fewest_blocks == IMPOSSIBLE)
+        return rc ? rc : -ENOSPC;
+    t->blocks = fewest_blocks > t->least ? fewest_blocks : t->least;
+    if (!t->first)
+        return 0;
+    size_t n = t->blocks < s->layers ? t->blocks : s->layers;
+    uint64_t enough = enough_for(s, n), high = fewest_blocks && t->pair_bytes < enough ? t->pair_bytes : enough;
+    return search_bound(s, n, high, t->first);
+}
+
+/* As `run`, with groups of layers for layers. */
+static int run_groups(const struct search *s, struct task *t, size_t most)
+{
+    size_t *at = malloc((most + 2) * sizeof *at), groups = at ? swn_partition_groups(s->sum, s->layers, most, at) : 0;
+    struct search coarse = {.layers = groups, .rows = calloc(groups + 1, sizeof *coarse.rows)};
+    uint64_t *sum = malloc((groups + 1) * sizeof *sum);
+    int rc = at && sum && coarse.rows ? 0 : -ENOMEM;
+    for (size_t i = 0; !rc && i <= groups; i++)
+        sum[i] = s->sum[at[i]];
+    coarse.sum = sum;
+    rc = rc ? rc : run(&coarse, t);
+    for (size_t k = 0; !rc && t->first && k < t->blocks && k < groups; k++)
+        t->first[k] = at[t->first[k]];
+    for (size_t n = groups; !rc && t->first && n < t->blocks; n++)
+        split_one(s, t->first, n);
+    free(at);
+    release(&coarse);
+    return rc;
+}
+
+static int search(const uint64_t *layer_bytes, size_t layers, struct task *t)
 {
     struct search s;
-    if (!blocks || blocks > layers || layers >= UINT32_MAX)
-        return -EINVAL;
     int rc = prepare(&s, layer_bytes, layers);
-    if (!rc)
-        rc = search_bound(&s, blocks, first);
+    rc = rc ? rc : run(&s, t);
+    for (size_t most = layers / 2; rc == -E2BIG; most /= 2)
+        rc = run_groups(&s, t, most);
+    if (rc == -ENOSPC) { /* of groups: single layers fit */
+        t->blocks = layers;
+        for (size_t i = 0; t->first && i < layers; i++)
+            t->first[i] = i;
+        rc = 0;
+    }
     release(&s);
     return rc;
+}
+
+int swn_partition_minmax(const uint64_t *layer_bytes, size_t layers, size_t blocks, size_t *first)
+{
+    struct task t = {.least = blocks, .first = first};
+    if (!blocks || blocks > layers || layers >= UINT32_MAX)
+        return -EINVAL;
+    return search(layer_bytes, layers, &t);
 }
 
 size_t swn_partition_minmax_count(uint64_t model_bytes, uint64_t budget_bytes, size_t layers)
@@ -230,37 +305,29 @@ uint64_t swn_partition_minmax_largest_pair(const uint64_t *layer_bytes, size_t l
 
 int swn_partition_minmax_fewest(const uint64_t *layer_bytes, size_t layers, uint64_t pair_bytes, size_t *blocks)
 {
-    struct search s;
-    uint32_t fewest_blocks = 0;
+    struct task t = {.pair_bytes = pair_bytes};
     if (!layers || layers >= UINT32_MAX)
         return -EINVAL;
     if (swn_partition_minmax_budget(layer_bytes, layers) > pair_bytes)
         return -ENOSPC;
-    int rc = prepare(&s, layer_bytes, layers);
-    if (!rc)
-        rc = solve(&s, pair_bytes, &fewest_blocks);
-    *blocks = fewest_blocks;
-    release(&s);
+    int rc = search(layer_bytes, layers, &t);
+    *blocks = t.blocks;
     return rc;
 }
 
 int swn_partition_minmax_for_budget(const uint64_t *layer_bytes, size_t layers, uint64_t budget_bytes, size_t *blocks,
                                     size_t *first)
 {
-    struct search s;
-    uint32_t fewest_blocks = 0;
+    struct task t = {.pair_bytes = budget_bytes, .first = first};
+    uint64_t all = 0;
     if (!layers || layers >= UINT32_MAX)
         return -EINVAL;
     if (swn_partition_minmax_budget(layer_bytes, layers) > budget_bytes)
         return -ENOSPC;
-    int rc = prepare(&s, layer_bytes, layers);
-    if (!rc)
-        rc = solve(&s, budget_bytes, &fewest_blocks);
-    if (!rc) {
-        size_t wanted = swn_partition_minmax_count(s.sum[layers], budget_bytes, layers);
-        *blocks = fewest_blocks > wanted ? fewest_blocks : wanted;
-        rc = search_bound(&s, *blocks, first);
-    }
-    release(&s);
+    for (size_t i = 0; i < layers; i++)
+        all += layer_bytes[i];
+    t.least = swn_partition_minmax_count(all, budget_bytes, layers);
+    int rc = search(layer_bytes, layers, &t);
+    *blocks = t.blocks;
     return rc;
 }

@@ -6,6 +6,10 @@
  * Cutting a block in two never makes a pair larger, so more blocks never need more memory, and a model needs the least
  * memory when each layer is a block.
  *
+ * Takes memory and time in proportion to the number of layer ranges that fit the result. Where these are more than two
+ * million, as with tens of thousands of layers, groups of small layers count as one layer: then another partition may
+ * have smaller pairs, or fewer blocks.
+ *
  * Pure functions, thread-safe. Sizes are bytes.
  */
 #ifndef SWN_SCHEDULER_PLANNER_PARTITION_MINMAX_H
@@ -26,8 +30,7 @@ uint64_t swn_partition_minmax_largest_pair(const uint64_t *layer_bytes, size_t l
                                            size_t blocks);
 
 /* Cuts into exactly `blocks` blocks (1 to `layers`) of at least one layer each: first[i] is the first layer of block i.
- * The largest neighbouring pair is as small as it can be. -EINVAL, -ENOMEM. Takes time and memory in proportion to the
- * number of layer ranges that fit the result. */
+ * The largest neighbouring pair is as small as it can be. -EINVAL, -ENOMEM. */
 int swn_partition_minmax(const uint64_t *layer_bytes, size_t layers, size_t blocks, size_t *first);
 
 /* The fewest blocks of which any two neighbours take at most `pair_bytes`; any larger number up to `layers` is
@@ -35,7 +38,8 @@ int swn_partition_minmax(const uint64_t *layer_bytes, size_t layers, size_t bloc
 int swn_partition_minmax_fewest(const uint64_t *layer_bytes, size_t layers, uint64_t pair_bytes, size_t *blocks);
 
 /* The fewest blocks from swn_partition_minmax_count on that fit the budget, cut as by swn_partition_minmax. *blocks
- * receives their number, first has room for `layers`. -ENOSPC: the budget is below swn_partition_minmax_budget. */
+ * receives their number, first has room for `layers`. -ENOSPC: the budget is below swn_partition_minmax_budget;
+ * -EINVAL, -ENOMEM. */
 int swn_partition_minmax_for_budget(const uint64_t *layer_bytes, size_t layers, uint64_t budget_bytes, size_t *blocks,
                                     size_t *first);
 

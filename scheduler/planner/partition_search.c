@@ -6,13 +6,16 @@
  * better ones soon; then more and more, until none is left out that might be better.
  *
  * A deep model is first cut at every tenth layer or so: that is fast, and with a nearly optimal partition known half of
- * the cells are left out.
+ * the cells are left out. Of a model with too many layers for that, groups of layers are searched, half as many each
+ * time.
  */
 #include "scheduler/planner/partition_search.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "scheduler/planner/partition_groups.h"
 
 /* Part of the latency: smaller differences are rounding. */
 #define SAME 1e-12
@@ -21,6 +24,8 @@
 #define FEW_LABELS ((size_t)64)
 #define MORE_LABELS 8
 #define MOST_LABELS ((size_t)1 << 12)
+/* So many more of the next length are thinned out before there are more of them. */
+#define MOST_PUSHED ((size_t)1 << 20)
 /* Part of the latency: a gap that few labels may close. */
 #define SMALL_GAP 2e-3
 /* A model with more layers is made coarser first, to COARSE parts. */
@@ -96,7 +101,19 @@ static int promising(const struct search *s, size_t k, struct label *x, double l
     return x->bound < limit;
 }
 
-static int extend(const struct search *s, size_t k, const struct list *from, struct list *to, double limit)
+/* Keeps at most `most` labels; *left_out becomes the least bound of the dropped ones, if that is less. */
+static void thin_out(struct list *list, size_t most, double *left_out)
+{
+    keep_best(list);
+    if (list->n <= most)
+        return;
+    qsort(list->at, list->n, sizeof *list->at, by_bound);
+    *left_out = list->at[most].bound < *left_out ? list->at[most].bound : *left_out;
+    list->n = most;
+}
+
+static int extend(const struct search *s, size_t k, const struct list *from, struct list *to, double limit, size_t most,
+                  double *left_out)
 {
     const struct swn_part_model *m = s->m;
     const struct level *next = &s->levels[k + 1];
@@ -114,19 +131,10 @@ static int extend(const struct search *s, size_t k, const struct list *from, str
             if (promising(s, k + 1, &y, limit))
                 rc = push(to, &y);
         }
+        if (to->n > MOST_PUSHED)
+            thin_out(to, most, left_out);
     }
     return rc;
-}
-
-/* Keeps at most `most` labels; *left_out becomes the least bound of the dropped ones, if that is less. */
-static void thin_out(struct list *list, size_t most, double *left_out)
-{
-    keep_best(list);
-    if (list->n <= most)
-        return;
-    qsort(list->at, list->n, sizeof *list->at, by_bound);
-    *left_out = list->at[most].bound < *left_out ? list->at[most].bound : *left_out;
-    list->n = most;
 }
 
 /* Looks for a partition below `limit` with at most that number of labels. 1: first[] is the best one found; 0: none;
@@ -144,7 +152,7 @@ static int search_labels(const struct search *s, double limit, size_t most, size
     }
     for (size_t k = 0; !rc && k + 1 < s->n; k++) {
         thin_out(&lists[k], most, left_out);
-        rc = extend(s, k, &lists[k], &lists[k + 1], limit);
+        rc = extend(s, k, &lists[k], &lists[k + 1], limit, most, left_out);
     }
     const struct list *last = lists ? &lists[s->n - 1] : NULL;
     double best = limit;
@@ -240,33 +248,65 @@ static int find(const struct swn_part_model *m, size_t blocks, uint64_t memory_b
     return rc;
 }
 
+/* The model with the layers from at[i] to at[i + 1] as one, for i below n. 0 or -ENOMEM. */
+static int make_coarse(struct swn_part_model *coarse, const struct swn_part_model *m, const size_t *at, size_t n)
+{
+    *coarse = (struct swn_part_model){.layers = n, .bytes = malloc((n + 1) * sizeof *m->bytes)};
+    coarse->in = malloc(3 * (n + 1) * sizeof *m->in);
+    if (!coarse->bytes || !coarse->in)
+        return -ENOMEM;
+    coarse->ex = coarse->in + n + 1;
+    coarse->out = coarse->ex + n + 1;
+    for (size_t i = 0; i <= n; i++) {
+        coarse->bytes[i] = m->bytes[at[i]];
+        coarse->in[i] = m->in[at[i]];
+        coarse->ex[i] = m->ex[at[i]];
+        coarse->out[i] = m->out[at[i]];
+    }
+    return 0;
+}
+
 /* A good partition of the model made coarser, with COARSE parts of several layers each. -ENOSPC may only mean that the
  * parts are too large. */
 static int find_coarse(const struct swn_part_model *m, size_t blocks, uint64_t memory_bytes, size_t *first,
                        struct swn_part *out)
 {
-    size_t each = m->layers / COARSE, n = (m->layers + each - 1) / each;
+    size_t each = m->layers / COARSE, n = (m->layers + each - 1) / each, at[2 * COARSE + 1];
+    struct swn_part_model coarse;
     if (blocks > n)
         return -ENOSPC;
-    struct swn_part_model coarse = {.layers = n, .bytes = malloc((n + 1) * sizeof *m->bytes)};
-    coarse.in = malloc(3 * (n + 1) * sizeof *m->in);
-    int rc = coarse.bytes && coarse.in ? 0 : -ENOMEM;
-    if (!rc) {
-        coarse.ex = coarse.in + n + 1;
-        coarse.out = coarse.ex + n + 1;
-    }
-    for (size_t i = 0; !rc && i <= n; i++) {
-        size_t at = i < n ? i * each : m->layers;
-        coarse.bytes[i] = m->bytes[at];
-        coarse.in[i] = m->in[at];
-        coarse.ex[i] = m->ex[at];
-        coarse.out[i] = m->out[at];
-    }
+    for (size_t i = 0; i <= n; i++)
+        at[i] = i < n ? i * each : m->layers;
+    int rc = make_coarse(&coarse, m, at, n);
     if (!rc)
         rc = find(&coarse, blocks, memory_bytes, FEW_LABELS, first, out, 0);
     for (size_t k = 0; !rc && k < blocks; k++)
-        first[k] *= each;
+        first[k] = at[first[k]];
     swn_partition_model_free(&coarse);
+    return rc;
+}
+
+static int find_best(const struct swn_part_model *m, size_t blocks, uint64_t memory_bytes, size_t *first,
+                     struct swn_part *out)
+{
+    int rc = m->layers >= DEEP ? find_coarse(m, blocks, memory_bytes, first, out) : -ENOSPC;
+    return rc && rc != -ENOSPC ? rc : find(m, blocks, memory_bytes, MOST_LABELS, first, out, !rc);
+}
+
+/* As find_best, of at most `most` + 1 groups of layers. */
+static int find_groups(const struct swn_part_model *m, size_t blocks, uint64_t memory_bytes, size_t most, size_t *first,
+                       struct swn_part *out)
+{
+    size_t *at = malloc((most + 2) * sizeof *at), n = at ? swn_partition_groups(m->bytes, m->layers, most, at) : 0;
+    struct swn_part_model coarse = {0};
+    int rc = !at ? -ENOMEM : blocks > n ? -ENOSPC : make_coarse(&coarse, m, at, n);
+    if (!rc)
+        rc = find_best(&coarse, blocks, memory_bytes, first, out);
+    for (size_t k = 0; !rc && k < blocks; k++)
+        first[k] = at[first[k]];
+    out->exact = 0;
+    swn_partition_model_free(&coarse);
+    free(at);
     return rc;
 }
 
@@ -275,6 +315,8 @@ int swn_partition_best(const struct swn_part_model *m, size_t blocks, uint64_t m
 {
     if (!blocks || blocks > m->layers)
         return -EINVAL;
-    int rc = m->layers >= DEEP ? find_coarse(m, blocks, memory_bytes, first, out) : -ENOSPC;
-    return rc && rc != -ENOSPC ? rc : find(m, blocks, memory_bytes, MOST_LABELS, first, out, !rc);
+    int rc = find_best(m, blocks, memory_bytes, first, out);
+    for (size_t most = m->layers / 2; rc == -E2BIG && most; most /= 2)
+        rc = find_groups(m, blocks, memory_bytes, most, first, out);
+    return rc;
 }

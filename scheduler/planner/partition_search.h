@@ -45,8 +45,8 @@ static inline size_t cell(const struct level *l, size_t b, size_t c)
     return l->row[b - l->b_low] + c;
 }
 
-/* Prepares a search for partitions that take at most `most_s`. 0, -ENOSPC, -ENOMEM. The caller closes it in any case.
- */
+/* Prepares a search for partitions that take at most `most_s`. 0, -ENOSPC, -ENOMEM, -E2BIG: there are too many layers.
+ * The caller closes it in any case. */
 int search_open(struct search *s, double most_s);
 void search_close(struct search *s);
 

@@ -32,7 +32,7 @@ static int can_make(const char *path)
 static int open_table(struct swn_table **out, const char *path, const struct swn_part_model *m)
 {
     int rc = swn_table_load(out, m, path);
-    if ((rc != -ENOENT && rc != -ESTALE && rc != -EILSEQ && rc != -EFBIG) || !can_make(path))
+    if ((rc != -ENOENT && rc != -ESTALE && rc != -EILSEQ) || !can_make(path)) /* a larger file is foreign: -EFBIG */
         return rc;
     rc = swn_table_make(out, m, MOST_SECONDS);
     if (!rc)

@@ -33,6 +33,9 @@
 #define LEAST_SLICE (SWN_PLAN_NARROW_WINDOW / 2)
 #define MOST_SLICE (8 * MIB)
 #define SHORTEST_SLICE (MIB / 4)
+/* All weights together come in this many slices at most, which is a TiB in slices of 1 MiB: each slice is a step of the
+ * passes that are simulated. */
+#define MOST_SLICES ((uint64_t)1 << 20)
 /* A tail shorter than this is kept too. */
 #define TAIL_LEAST MIB
 /* The narrowest window that is tried, in general: smaller reads do not run at the disk's speed. If the budget for
@@ -133,9 +136,17 @@ double swn_plan_simulate(const struct swn_plan_weight *weights, size_t n, uint64
 /* Computes slices[] once for each window, as the division is slow and each candidate needs the result several times. */
 static void look_for_slices(struct problem *p, uint64_t window)
 {
-    for (size_t i = 0; i < p->n && p->slices_window != window; i++)
-        p->slices[i] = fitting_slice(p, &p->weights[i], window);
+    uint64_t count = 0;
+    if (p->slices_window == window)
+        return;
     p->slices_window = window;
+    for (size_t i = 0; i < p->n; i++) {
+        p->slices[i] = fitting_slice(p, &p->weights[i], window);
+        count += p->slices[i] ? p->weights[i].bytes / p->slices[i] : 0;
+    }
+    for (size_t i = 0; i < p->n && count > MOST_SLICES; i++)
+        if (p->slices[i] && p->weights[i].bytes / p->slices[i] > MOST_SLICES / p->n)
+            p->slices[i] = 0;
 }
 
 static uint64_t slice_of(const struct problem *p, const struct swn_plan_weight *weight)

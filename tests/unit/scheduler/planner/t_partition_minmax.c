@@ -1,4 +1,5 @@
 /* Description: partition points are the best there are: compared with all partitions of small models. */
+/* wraps: malloc calloc realloc */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -10,10 +11,35 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "scheduler/planner/partition.h"
 #include "scheduler/planner/partition_minmax.h"
 #include "tests/unit/support/first_layers.h"
 
 #define MOST 11
+
+/* No allocation may be larger. */
+static size_t most_bytes = SIZE_MAX;
+void *__real_malloc(size_t size);
+void *__real_calloc(size_t n, size_t size);
+void *__real_realloc(void *at, size_t size);
+void *__wrap_malloc(size_t size);
+void *__wrap_calloc(size_t n, size_t size);
+void *__wrap_realloc(void *at, size_t size);
+
+void *__wrap_malloc(size_t size)
+{
+    return size > most_bytes ? NULL : __real_malloc(size);
+}
+
+void *__wrap_calloc(size_t n, size_t size)
+{
+    return n * size > most_bytes ? NULL : __real_calloc(n, size);
+}
+
+void *__wrap_realloc(void *at, size_t size)
+{
+    return size > most_bytes ? NULL : __real_realloc(at, size);
+}
 
 static void all_partitions(const uint64_t *bytes, size_t layers, uint64_t best[MOST + 1])
 {
@@ -119,13 +145,58 @@ static void many_layers(void **state)
     free(first);
 }
 
+/* A mixture of experts: cut in groups, as the cells of all its layers would take gigabytes. */
+static void very_many_layers(void **state)
+{
+    (void)state;
+    enum { LAYERS = 12000, EMBEDDING = 500 };
+    static uint64_t bytes[LAYERS];
+    static struct swn_layer layers[LAYERS];
+    static size_t first[LAYERS];
+    struct swn_part_model m;
+    struct swn_part part;
+    size_t blocks, fewest;
+    uint64_t total = 0;
+    for (size_t i = 0; i < LAYERS; i++) {
+        total += bytes[i] = i ? 1 + i % 3 : EMBEDDING;
+        layers[i] = (struct swn_layer){bytes[i] << 20, 1, 1 + i % 2, 1e-6};
+    }
+    most_bytes = (size_t)130 << 20;
+    assert_int_equal(swn_partition_minmax(bytes, LAYERS, 4, first), 0);
+    assert_true(swn_partition_minmax_largest_pair(bytes, LAYERS, first, 4) <= total / 2 + total / 500);
+    for (unsigned part_of = 2; part_of < 30; part_of *= 6) {
+        assert_int_equal(swn_partition_minmax_for_budget(bytes, LAYERS, total / part_of, &blocks, first), 0);
+        check_partition(first, blocks, LAYERS);
+        assert_true(swn_partition_minmax_largest_pair(bytes, LAYERS, first, blocks) <= total / part_of);
+        assert_true(blocks <= 2 * part_of + 3);
+        assert_int_equal(swn_partition_minmax_fewest(bytes, LAYERS, total / part_of, &fewest), 0);
+        assert_true(fewest <= blocks);
+    }
+    /* More blocks than groups, and a budget that only single layers may fit. */
+    assert_int_equal(swn_partition_minmax(bytes, LAYERS, LAYERS / 4, first), 0);
+    check_partition(first, LAYERS / 4, LAYERS);
+    for (uint64_t budget = EMBEDDING + 2; budget < EMBEDDING + 100; budget += 30) {
+        assert_int_equal(swn_partition_minmax_for_budget(bytes, LAYERS, budget, &blocks, first), 0);
+        assert_true(swn_partition_minmax_largest_pair(bytes, LAYERS, first, blocks) <= budget);
+    }
+    /* With times, too. */
+    assert_int_equal(swn_partition_model(&m, layers, LAYERS, &(struct swn_coefficients){.alpha = 1e-9, .beta = 1e-5}),
+                     0);
+    for (unsigned part_of = 2; part_of < 30; part_of *= 6) {
+        assert_int_equal(swn_partition_for_budget(&m, m.bytes[LAYERS] / part_of, 0, &blocks, first, &part), 0);
+        check_partition(first, blocks, LAYERS);
+        assert_true(part.memory_bytes <= m.bytes[LAYERS] / part_of && (part_of > 2 || !part.exact));
+        assert_true(part.latency_s < (m.in[LAYERS] + m.ex[LAYERS]) * 1.001);
+    }
+    most_bytes = SIZE_MAX;
+    swn_partition_model_free(&m);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(against_all),
-        cmocka_unit_test(counts),
-        cmocka_unit_test(refusals),
-        cmocka_unit_test(many_layers),
+        cmocka_unit_test(against_all), cmocka_unit_test(counts),           cmocka_unit_test(refusals),
+        cmocka_unit_test(many_layers), cmocka_unit_test(very_many_layers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

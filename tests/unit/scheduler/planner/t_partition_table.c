@@ -1,6 +1,7 @@
 /* Description: looking a budget up gives the partition that a search over all of them gives; damaged tables are
  * refused.
  */
+#define _GNU_SOURCE
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -10,7 +11,9 @@
 #include <cmocka.h>
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include <xxhash.h>
 
@@ -91,6 +94,38 @@ static void test_file(void **state)
     swn_table_free(t);
     swn_partition_model_free(&m);
     swn_partition_model_free(&other);
+}
+
+/* What is no table stays, however large it is; a table is made where there is none. */
+static void test_beside_a_store(void **state)
+{
+    (void)state;
+    struct swn_part_model m;
+    char dir[] = "/tmp/swn-table-XXXXXX", store[64], path[80];
+    size_t blocks, first[12];
+    struct swn_part part;
+    struct stat st;
+    int from_table;
+    assert_non_null(mkdtemp(dir));
+    snprintf(store, sizeof store, "%s/m.store", dir);
+    assert_true(swn_table_path(store, path, sizeof path));
+    random_model(&m, 12);
+    for (off_t size = 0; size < 3000000; size += 1500000) {
+        FILE *f = fopen(path, "w");
+        assert_non_null(f);
+        assert_int_equal(ftruncate(fileno(f), size), 0);
+        fclose(f);
+        assert_int_equal(swn_table_plan(store, &m, m.bytes[12], 0, &blocks, first, &part, &from_table), 0);
+        assert_false(from_table);
+        assert_int_equal(stat(path, &st), 0);
+        assert_int_equal(st.st_size, size);
+    }
+    unlink(path);
+    assert_int_equal(swn_table_plan(store, &m, m.bytes[12], 0, &blocks, first, &part, &from_table), 0);
+    assert_true(from_table);
+    assert_int_equal(unlink(path), 0);
+    rmdir(dir);
+    swn_partition_model_free(&m);
 }
 
 /* Equal layers tie everywhere, and what rounding makes of that: the table can be read again. */
@@ -200,8 +235,8 @@ static void test_deep(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_lookup),  cmocka_unit_test(test_file), cmocka_unit_test(test_ties),
-        cmocka_unit_test(test_damaged), cmocka_unit_test(test_deep),
+        cmocka_unit_test(test_lookup), cmocka_unit_test(test_file),    cmocka_unit_test(test_beside_a_store),
+        cmocka_unit_test(test_ties),   cmocka_unit_test(test_damaged), cmocka_unit_test(test_deep),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -123,6 +123,19 @@ static void half_the_bytes(void **state)
     assert_true(half.kept_bytes + half.ring_bytes <= 64 * MIB && half.ring_bytes >= 8 * MIB);
 }
 
+/* Each slice is a step of the simulated passes: a weight that no machine has, as a hostile profile says, must not be
+ * millions of them. Whatever takes a usual number is sliced all the same. */
+static void slices_without_number(void **state)
+{
+    (void)state;
+    struct swn_plan_weight weights[2] = {{.bytes = UINT64_C(1) << 44, .unit = 1, .compute_ns = 1e9},
+                                         {.bytes = UINT64_C(1) << 32, .unit = 4096, .compute_ns = 1e9}};
+    struct swn_plan plan;
+    assert_int_equal(swn_plan_make(weights, 2, 1024 * MIB, &usual_disk, &plan), 0);
+    assert_false(weights[0].sliced);
+    assert_true(weights[1].sliced);
+}
+
 static void all_fits(void **state)
 {
     (void)state;
@@ -760,6 +773,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(nothing_to_plan),
         cmocka_unit_test(all_fits),
+        cmocka_unit_test(slices_without_number),
         cmocka_unit_test(within_the_budget),
         cmocka_unit_test(narrow_windows),
         cmocka_unit_test(close_to_the_best),
