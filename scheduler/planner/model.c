@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/file_io.h"
 #include "blocks/store/store.h"
 
 static const char *base_name(const char *path)
@@ -135,25 +136,65 @@ static int from_profile(struct swn_model *m, const struct swn_profile *p, char w
     return rc;
 }
 
-/* Layers of a store are modules, weights of a profile are tensors of modules. */
-static int is_of_layer(const char *tensor, const char *layer)
+struct named {
+    const char *name;
+    size_t at; /* in the model */
+};
+
+static int by_name(const void *a, const void *b)
 {
-    size_t len = strlen(layer);
-    return !strncmp(tensor, layer, len) && (!tensor[len] || (tensor[len] == '.' && !strchr(tensor + len + 1, '.')));
+    const struct named *x = a, *y = b;
+    int order = strcmp(x->name, y->name);
+    return order ? order : (x->at > y->at) - (x->at < y->at);
 }
 
-/* Finds the layer of each of the profile's weights. Both are mostly in the same order, so each search continues where
- * the last one ended. */
+/* The place in the model of the layer called name[0..len), or n. */
+static size_t find(const struct named *sorted, size_t n, const char *name, size_t len)
+{
+    size_t low = 0, high = n;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (strncmp(sorted[middle].name, name, len) < 0)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    int found = low < n && !strncmp(sorted[low].name, name, len) && !sorted[low].name[len];
+    return found ? sorted[low].at : n;
+}
+
+/* Layers of a store are modules, weights of a profile are tensors of modules: "a.b.weight" is of "a.b", and "weight" is
+ * the outermost module's, whose name is empty. */
+static size_t layer_of(const struct named *sorted, size_t n, const char *tensor)
+{
+    const char *dot = strrchr(tensor, '.');
+    size_t at = find(sorted, n, tensor, strlen(tensor));
+    return at < n ? at : find(sorted, n, tensor, dot ? (size_t)(dot - tensor) : 0);
+}
+
+/* How many layers that would be streamed have no time: without this a profile of another model would be accepted
+ * silently, as long as one name is the same. */
+static size_t count_untimed(const struct swn_model *m)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < m->n; i++)
+        n += m->layers[i].bytes >= SWN_PREDICT_STREAMED && m->layers[i].compute_s < 0 && !m->layers[i].flops;
+    return n;
+}
+
+/* Gives the times of the profile's weights to the layers that have these weights. */
 static int take_times(struct swn_model *m, const struct swn_profile *p, char why[SWN_MODEL_WHY])
 {
-    size_t at = 0, found = 0;
+    struct named *sorted = malloc((m->n + 1) * sizeof *sorted);
+    size_t found = 0;
+    if (!sorted)
+        return -ENOMEM;
+    for (size_t i = 0; i < m->n; i++)
+        sorted[i] = (struct named){m->layer[i], i};
+    qsort(sorted, m->n, sizeof *sorted, by_name);
     for (size_t i = 0; i < p->layer_count; i++) {
-        size_t tries = 0;
-        while (tries < m->n && !is_of_layer(p->layers[i].name, m->layer[at])) {
-            at = (at + 1) % m->n;
-            tries++;
-        }
-        if (tries == m->n)
+        size_t at = layer_of(sorted, m->n, p->layers[i].name);
+        if (at == m->n)
             continue;
         found++;
         add_more(&m->more[at], &p->layers[i]);
@@ -162,6 +203,8 @@ static int take_times(struct swn_model *m, const struct swn_profile *p, char why
             m->layers[at].compute_s =
                 (m->layers[at].compute_s > 0 ? m->layers[at].compute_s : 0) + p->layers[i].l.compute_s;
     }
+    free(sorted);
+    m->untimed = count_untimed(m);
     end_more(m);
     m->other_bytes = p->other_bytes;
     take_latency(m, p);
@@ -206,18 +249,18 @@ static int from_store(struct swn_model *m, const char *path, const struct swn_pr
     return rc;
 }
 
-/* Whether a .json file is a profile, rather than the index of a sharded checkpoint. */
+/* Whether a file, whatever its name, is a profile, rather than a checkpoint or the index of a sharded one. */
 static int looks_like_a_profile(const char *path)
 {
-    char head[512];
-    size_t len = strlen(path), n;
-    FILE *f = len > 5 && !strcmp(path + len - 5, ".json") ? fopen(path, "re") : NULL;
-    if (!f)
+    char head[512] = "";
+    size_t length = sizeof head - 1, got = 0;
+    int fd = swn_open_regular(&swn_io_sys, path, 0, NULL);
+    if (fd < 0)
         return 0;
-    n = fread(head, 1, sizeof head - 1, f);
-    fclose(f);
-    head[n] = 0;
-    return strstr(head, "\"kind\"") && strstr(head, "\"schema\"");
+    for (ssize_t n = 1; n > 0 && got<length; got += n> 0 ? (size_t)n : 0)
+        n = read(fd, head + got, length - got);
+    close(fd);
+    return head[strspn(head, " \t\r\n")] == '{' && strstr(head, "\"kind\"") && strstr(head, "\"schema\"");
 }
 
 static int load(struct swn_model *m, const char *path, const struct swn_profile *times, char why[SWN_MODEL_WHY])
@@ -292,6 +335,7 @@ static void look_over(struct swn_model *m)
 
 int swn_model_converted(const struct swn_model *m, char text[SWN_MODEL_WHY])
 {
+    text[0] = 0;
     if (m->foreign)
         snprintf(
             text, SWN_MODEL_WHY,
@@ -308,7 +352,13 @@ int swn_model_converted(const struct swn_model *m, char text[SWN_MODEL_WHY])
                  "%zu of %zu layers have no operations that are counted, and nothing says how much longer they take on "
                  "the device: they are left out of the latencies",
                  m->lost, m->n);
-    return m->foreign || m->scaled || m->lost;
+    size_t length = strlen(text);
+    if (m->untimed)
+        snprintf(text + length, SWN_MODEL_WHY - length,
+                 "%sthe profile has no time for %zu of %zu layers, those below 64 KiB aside: they are left out of the "
+                 "latencies; is it of this model?",
+                 length ? "; " : "", m->untimed, m->n);
+    return m->foreign || m->scaled || m->lost || m->untimed;
 }
 
 int swn_model_load(struct swn_model *out, const char *path, const struct swn_model_opts *opts, char why[SWN_MODEL_WHY])

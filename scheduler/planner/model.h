@@ -33,6 +33,7 @@ struct swn_model {
     /* How many of the layers' measured times, with a device, are still those of the measured machine (`foreign`), are
      * multiplied by `slower` (`scaled`), or are dropped, as they cannot be converted (`lost`). */
     size_t foreign, scaled, lost;
+    size_t untimed; /* how many layers that would be streamed have no time in opts->profile */
     double slower;
     uint64_t other_bytes;              /* 0: not measured */
     double contention;                 /* as in struct swn_predict; 0: not measured */
@@ -48,7 +49,8 @@ void swn_model_free(struct swn_model *m);
 /* What the library needs and the model lacks: alpha at least, and times. NULL: it lacks nothing. Static. */
 const char *swn_model_lacks(const struct swn_model *m);
 
-/* 1: the operations alone do not give the device's times; *text says what happened to the measured ones. */
+/* 1: the operations alone do not give the device's times, or the profile lacks times; *text says what happened to the
+ * measured ones, and how many are missing. */
 int swn_model_converted(const struct swn_model *m, char text[SWN_MODEL_WHY]);
 
 struct swn_predict swn_model_predict(const struct swn_model *m);

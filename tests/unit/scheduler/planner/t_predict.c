@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -322,6 +323,70 @@ static void test_device(void **state)
     swn_profile_free(device);
 }
 
+/* A checkpoint of 32768 floats for each name. */
+static void write_checkpoint(const char *path, const char *const *names, size_t n)
+{
+    static const float zeros[32768];
+    char header[4096];
+    uint64_t length = 0;
+    for (size_t i = 0; i < n; i++)
+        length += (uint64_t)snprintf(header + length, sizeof header - length,
+                                     "%s\"%s\":{\"dtype\":\"F32\",\"shape\":[32768],\"data_offsets\":[%zu,%zu]}",
+                                     i ? "," : "{", names[i], i * sizeof zeros, (i + 1) * sizeof zeros);
+    header[length++] = '}';
+    FILE *f = fopen(path, "w");
+    assert_non_null(f);
+    assert_int_equal(fwrite(&length, sizeof length, 1, f), 1);
+    assert_int_equal(fwrite(header, length, 1, f), 1);
+    for (size_t i = 0; i < n; i++)
+        assert_int_equal(fwrite(zeros, sizeof zeros, 1, f), 1);
+    fclose(f);
+}
+
+/* Which layer gets which time, those without one are counted, and a profile may have any name. */
+static void test_times_of_a_checkpoint(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"weight", "a.weight", "a.b.weight", "a.bc.weight", "z.weight"};
+    char path[40] = "/tmp/t_predict.XXXXXX", times[40] = "/tmp/t_predict.XXXXXX", why[SWN_MODEL_WHY] = "";
+    struct swn_profile *p = swn_profile_new(SWN_PROFILE_MODEL, "app.py");
+    struct swn_model m;
+    close(mkstemp(path));
+    close(mkstemp(times));
+    write_checkpoint(path, names, 5);
+    for (size_t i = 0; i < 4; i++)
+        swn_profile_add(p, names[(i + 2) % 4])->l = (struct swn_layer){131072, 1, 0, (double)(1 + (i + 2) % 4)};
+    swn_profile_add(p, "a.b.c.weight")->l = (struct swn_layer){131072, 1, 0, 1000};
+    swn_profile_add(p, "a.")->l = (struct swn_layer){131072, 1, 0, 0.5}; /* a tensor without a name */
+    p->known = SWN_ALPHA;
+    p->c = (struct swn_coefficients){.alpha = 1e-9};
+    assert_int_equal(swn_profile_save(p, times), 0);
+    int rc = swn_model_load(&m, path, &(struct swn_model_opts){.profile = times}, why);
+    if (rc)
+        fail_msg("%d %s", rc, why);
+    assert_int_equal(m.n, 5);
+    for (size_t i = 0; i < 5; i++) {
+        static const struct {
+            const char *layer;
+            double seconds;
+        } wanted[] = {{"", 1}, {"a", 2.5}, {"a.b", 3}, {"a.bc", 4}, {"z", -1}};
+        size_t k = 0;
+        while (strcmp(m.layer[i], wanted[k].layer))
+            assert_true(++k < 5);
+        assert_true(m.layers[i].compute_s == wanted[k].seconds);
+    }
+    assert_int_equal(swn_model_converted(&m, why), 1);
+    assert_non_null(strstr(why, "no time for 1 of 5 layers"));
+    swn_model_free(&m);
+    assert_int_equal(swn_model_load(&m, times, &(struct swn_model_opts){0}, why), 0);
+    assert_int_equal(m.n, 6);
+    assert_int_equal(swn_model_converted(&m, why), 0);
+    swn_model_free(&m);
+    unlink(path);
+    unlink(times);
+    swn_profile_free(p);
+}
+
 static void test_curve(void **state)
 {
     (void)state;
@@ -369,10 +434,13 @@ static void test_slices(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_ends),        cmocka_unit_test(test_contention), cmocka_unit_test(test_busy_disk),
-        cmocka_unit_test(test_narrow),      cmocka_unit_test(test_watching),   cmocka_unit_test(test_reads),
-        cmocka_unit_test(test_device),      cmocka_unit_test(test_read_bytes), cmocka_unit_test(test_busy_profile),
-        cmocka_unit_test(test_known_reads), cmocka_unit_test(test_curve),      cmocka_unit_test(test_slices),
+        cmocka_unit_test(test_ends),         cmocka_unit_test(test_contention),
+        cmocka_unit_test(test_busy_disk),    cmocka_unit_test(test_narrow),
+        cmocka_unit_test(test_watching),     cmocka_unit_test(test_reads),
+        cmocka_unit_test(test_device),       cmocka_unit_test(test_read_bytes),
+        cmocka_unit_test(test_busy_profile), cmocka_unit_test(test_known_reads),
+        cmocka_unit_test(test_curve),        cmocka_unit_test(test_times_of_a_checkpoint),
+        cmocka_unit_test(test_slices),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
