@@ -108,6 +108,14 @@ int swn_make_dirs(const char *dir)
     return mkdir(path, 0700) && errno != EEXIST ? -errno : 0;
 }
 
+int swn_dir_is_for_reading(const char *dir, int err)
+{
+    struct stat st;
+    if (stat(dir, &st) || !S_ISDIR(st.st_mode))
+        return 0;
+    return err == -EROFS || ((err == -EACCES || err == -EPERM) && st.st_uid != geteuid());
+}
+
 /* A part of the path that is not its end. The caller has checked what is above it, so no other user can
  * replace it meanwhile. */
 static int check_above(const char *path)

@@ -20,6 +20,10 @@ int swn_store_is_off(const char *value);
  * default. */
 int swn_store_dir(char *const *env, char *out, size_t size);
 
+/* Whether `dir`, which cannot be written to because of `err`, is a directory to read from only: another user's, or on a
+ * file system that is mounted so. */
+int swn_dir_is_for_reading(const char *dir, int err);
+
 /* Makes the directory and what is missing above it, mode 0700. 0 (also when it was there) or -errno. */
 int swn_make_dirs(const char *dir);
 

@@ -30,15 +30,6 @@
 #define UNIT_LEAST ((size_t)256 << 10)
 #define UNITS_LEAST 32
 
-/* Whether the store directory is there, and may only be read. */
-static int is_for_reading(const struct swn_engine *e, int err)
-{
-    struct stat st;
-    if (stat(e->config.store_dir, &st) || !S_ISDIR(st.st_mode))
-        return 0;
-    return err == -EROFS || ((err == -EACCES || err == -EPERM) && st.st_uid != geteuid());
-}
-
 int swn_open_spill(struct swn_engine *e)
 {
     struct swn_writes *w = &e->writes;
@@ -47,7 +38,8 @@ int swn_open_spill(struct swn_engine *e)
     int err = swn_spill_open(&w->spill, e->io, e->config.store_dir);
     if (!err) {
         snprintf(w->spill_dir, sizeof w->spill_dir, "%s", e->config.store_dir);
-    } else if (is_for_reading(e, err) && !swn_default_store_dir(environ, w->spill_dir, sizeof w->spill_dir)) {
+    } else if (swn_dir_is_for_reading(e->config.store_dir, err) &&
+               !swn_default_store_dir(environ, w->spill_dir, sizeof w->spill_dir)) {
         if (swn_spill_open(&w->spill, e->io, w->spill_dir)) {
             w->spill_dir[0] = 0;
             return err;

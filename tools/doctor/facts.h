@@ -30,8 +30,10 @@ struct doctor_kernel {
 
 struct doctor_store {
     char dir[PATH_MAX];
-    int off;   /* SWAPNET_STORE=off: dir is where spill files go */
-    int error; /* whether a spill file can be made and written */
+    int off;                     /* SWAPNET_STORE=off: dir is where spill files go */
+    int error;                   /* whether a spill file can be made and written */
+    char spill[PATH_MAX];        /* where, if `dir` can only be read; "" otherwise */
+    char distrusted[SWN_ERRMSG]; /* why block stores in `dir` are not used; "" */
     int in_memory;
     int direct; /* a direct descriptor could be opened */
     int read;   /* an error of the read, by whichever path */

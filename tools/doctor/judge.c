@@ -146,7 +146,13 @@ static void judge_store(const struct doctor_store *s, struct doctor_report *r)
     if (s->in_memory)
         say(r, "store", DOCTOR_SLOW, "set SWAPNET_STORE to a directory on a disk",
             "%s lies in memory (tmpfs, or an overlay over it): what is written there takes memory all the same",
-            s->dir);
+            s->spill[0] ? s->spill : s->dir);
+    else if (s->distrusted[0])
+        say(r, "store", DOCTOR_NOTE, "set SWAPNET_STORE to a directory that only you can write to",
+            "%s; programs use no block stores", s->distrusted);
+    else if (s->spill[0])
+        say(r, "store", DOCTOR_NOTE, NULL, "%s can only be read: what leaves memory is written to %s", s->dir,
+            s->spill);
     else
         say(r, "store", DOCTOR_OK, NULL, "%s%s", s->dir, s->off ? " (spill files only: SWAPNET_STORE=off)" : "");
     if (s->free_bytes < ROOM_LEAST)
@@ -226,6 +232,8 @@ static void judge_python(const struct doctor_python *p, const struct doctor_libr
             "%s has no PyTorch", p->command);
         return;
     }
+    if (!p->has_backend && l->error) /* the library is what is missing */
+        return;
     if (!p->has_backend) {
         char advice[SWN_ERRMSG];
         swn_errmsg(advice, 0, "swapnetctl add-torch %s builds what is missing", p->command);

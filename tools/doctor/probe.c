@@ -26,6 +26,7 @@
 #include "blocks/memory/pagemap.h"
 #include "blocks/memory/pagemap_proof.h"
 #include "blocks/memory/spill_file.h"
+#include "blocks/store/cache.h"
 #include "scheduler/protocol/elf_file.h"
 #include "scheduler/protocol/preload.h"
 
@@ -134,12 +135,12 @@ static int read_page(struct doctor_store *s, const struct swn_io *io, struct swn
     return rc ? rc : w.err;
 }
 
-/* Writes a page into a spill file, and reads it. */
-static void try_store(struct doctor_store *s, const struct swn_io *io)
+/* Writes a page into a spill file in `dir`, and reads it. */
+static void try_spill(struct doctor_store *s, const struct swn_io *io, const char *dir)
 {
     struct swn_extent_file *file;
     unsigned char *page = aligned_alloc(SWN_PAGE, SWN_PAGE);
-    s->error = page ? swn_spill_open(&file, io, s->dir) : -ENOMEM;
+    s->error = page ? swn_spill_open(&file, io, dir) : -ENOMEM;
     if (!s->error) {
         memset(page, 0xa5, SWN_PAGE);
         uint64_t off = swn_spill_place(file, SWN_PAGE);
@@ -156,6 +157,33 @@ static void try_store(struct doctor_store *s, const struct swn_io *io)
     free(page);
 }
 
+/* As the library does it: what leaves memory goes elsewhere where the store can only be read. */
+static void try_store(struct doctor_store *s, const struct swn_io *io, char *const *env)
+{
+    char why[SWN_ERRMSG];
+    try_spill(s, io, s->dir);
+    int error = s->error;
+    if (swn_dir_is_for_reading(s->dir, error) && !swn_default_store_dir(env, s->spill, sizeof s->spill))
+        try_spill(s, io, s->spill);
+    if (s->error) {
+        s->error = error;
+        s->spill[0] = 0;
+    }
+    if (!s->error && !s->off && swn_cache_check_dir(io, s->dir, why) == -EPERM)
+        swn_errmsg(s->distrusted, 0, "%s", why);
+}
+
+/* The directory that there is none of, in words. */
+static void name_missing(struct doctor_store *s)
+{
+    if (s->error == -ENOENT)
+        snprintf(s->dir, sizeof s->dir, "(no HOME)");
+    else if (s->error == -EPERM)
+        snprintf(s->dir, sizeof s->dir, "/var/tmp/swapnet-%u", (unsigned)geteuid());
+    else
+        snprintf(s->dir, sizeof s->dir, "of SWAPNET_STORE");
+}
+
 void doctor_look_at_store(struct doctor_store *s, const struct swn_io *io, const char *root, char *const *env)
 {
     struct io_uring ring;
@@ -169,12 +197,13 @@ void doctor_look_at_store(struct doctor_store *s, const struct swn_io *io, const
     if (s->off)
         s->error = swn_default_store_dir(env, s->dir, sizeof s->dir);
     if (s->error) {
-        snprintf(s->dir, sizeof s->dir, "(no HOME)");
+        name_missing(s);
         return;
     }
-    try_store(s, io);
-    s->in_memory = !s->error && swn_is_memory_backed(io, s->dir);
-    if (!statvfs(s->dir, &disk))
+    try_store(s, io, env);
+    const char *spill = s->spill[0] ? s->spill : s->dir;
+    s->in_memory = !s->error && swn_is_memory_backed(io, spill);
+    if (!statvfs(spill, &disk))
         s->free_bytes = (uint64_t)disk.f_bavail * disk.f_frsize;
 }
 
@@ -284,6 +313,9 @@ void doctor_look_at_library(struct doctor_library *l, const char *root, const ch
     look_at_preloads(l, preload ? preload : "");
     snprintf(path, sizeof path, "%s/etc/ld.so.preload", root);
     if (!swn_textfile_read(path, 1 << 16, &text, &length)) {
+        /* The loader takes what is behind a # for a comment, in this file only. */
+        for (char *comment = text; (comment = strchr(comment, '#'));)
+            memset(comment, ' ', strcspn(comment, "\n"));
         look_at_preloads(l, text);
         free(text);
     }

@@ -115,6 +115,9 @@ static void rings_and_stores(void **state)
     BROKEN(facts.store.ring = -EOPNOTSUPP, "io_uring", DOCTOR_SLOW, "not supported");
     BROKEN(facts.store.error = -EACCES, "store", DOCTOR_FAIL, "/var/store: Permission denied");
     BROKEN(facts.store.in_memory = 1, "store", DOCTOR_SLOW, "lies in memory");
+    BROKEN(strcpy(facts.store.spill, "/home/u/.cache/swapnet"), "store", DOCTOR_NOTE,
+           "/var/store can only be read: what leaves memory is written to /home/u/.cache/swapnet");
+    BROKEN(strcpy(facts.store.distrusted, "others can write to it"), "store", DOCTOR_NOTE, "programs use no block");
     BROKEN(facts.store.free_bytes = 1 << 20, "room", DOCTOR_NOTE, "1.0 MiB free");
     BROKEN(facts.store.path = SWN_FETCH_BUFFERED, "reads", DOCTOR_SLOW, "no direct reads");
     BROKEN(facts.store.read = -EIO, "reads", DOCTOR_FAIL, "cannot be read");
@@ -139,6 +142,8 @@ static void libraries_and_pythons(void **state)
     (void)state;
     BROKEN((facts.library.error = -ENOENT, strcpy(facts.library.why, "cannot use it")), "library", DOCTOR_FAIL,
            "cannot use it");
+    BROKEN((facts.library.error = -ENOENT, strcpy(facts.library.why, "cannot use it"), facts.python.has_backend = 0),
+           "library", DOCTOR_FAIL, "cannot use it");
     BROKEN(strcpy(facts.library.preloaded, "libjemalloc.so.2"), "preloads", DOCTOR_NOTE, "behind the library");
     BROKEN(strcpy(facts.library.unreadable, "/x.so"), "preloads", DOCTOR_NOTE, "/x.so");
     BROKEN(strcpy(facts.library.other, "/y/libswapnet.so"), "preloads", DOCTOR_FAIL, "another swapnet");
@@ -257,6 +262,69 @@ static void a_store_that_is_no_directory(void **state)
     assert_int_equal(facts.store.error, -ENOTDIR);
 }
 
+static int open_read_only(void *ctx, const char *path, int flags, mode_t mode)
+{
+    int writes = (flags & O_ACCMODE) != O_RDONLY || (flags & O_CREAT);
+    return strstr(path, "/shared") && writes ? -EROFS : swn_io_sys.open(ctx, path, flags, mode);
+}
+
+/* What leaves memory goes to the default directory, as the library does it. */
+static void a_store_that_can_only_be_read(void **state)
+{
+    char shared[128], home[128], long_one[PATH_MAX + 20], expected[256];
+    char *env[] = {shared, home, NULL};
+    struct swn_io io = swn_io_sys;
+    (void)state;
+    io.open = open_read_only;
+    put("/shared/x", "");
+    snprintf(shared, sizeof shared, "SWAPNET_STORE=%s/shared", dir);
+    snprintf(home, sizeof home, "HOME=%s", dir);
+    doctor_look_at_store(&facts.store, &io, dir, env);
+    assert_int_equal(facts.store.error, 0);
+    assert_int_equal(facts.store.read, 0);
+    assert_string_equal(facts.store.dir, shared + strlen("SWAPNET_STORE="));
+    snprintf(expected, sizeof expected, "%s/.cache/swapnet", dir);
+    assert_string_equal(facts.store.spill, expected);
+    assert_true(facts.store.free_bytes > 0);
+
+    strcpy(home, "HOME="); /* there is no such directory */
+    memset(&facts.store, 0, sizeof facts.store);
+    doctor_look_at_store(&facts.store, &io, dir, env);
+    assert_int_equal(facts.store.error, -EROFS);
+    assert_string_equal(facts.store.spill, "");
+
+    env[0] = home;
+    memset(&facts.store, 0, sizeof facts.store);
+    doctor_look_at_store(&facts.store, &io, dir, env);
+    assert_int_equal(facts.store.error, -ENOENT);
+    assert_string_equal(facts.store.dir, "(no HOME)");
+
+    strcpy(long_one, "SWAPNET_STORE=/");
+    memset(long_one + strlen(long_one), 'x', sizeof long_one - strlen(long_one) - 1);
+    long_one[sizeof long_one - 1] = 0;
+    env[0] = long_one;
+    memset(&facts.store, 0, sizeof facts.store);
+    doctor_look_at_store(&facts.store, &io, dir, env);
+    assert_int_equal(facts.store.error, -ENAMETOOLONG);
+    assert_null(strstr(facts.store.dir, "HOME"));
+}
+
+/* Programs would not use the stores in it. */
+static void a_store_that_others_can_write_to(void **state)
+{
+    char path[128];
+    (void)state;
+    put("/store/x", "");
+    snprintf(path, sizeof path, "%s/store", dir);
+    assert_int_equal(chmod(path, 01777), 0);
+    look_at_store(&swn_io_sys);
+    assert_int_equal(facts.store.error, 0);
+    assert_non_null(strstr(facts.store.distrusted, path));
+    assert_int_equal(chmod(path, 0700), 0);
+    look_at_store(&swn_io_sys);
+    assert_string_equal(facts.store.distrusted, "");
+}
+
 static void limits_and_memory(void **state)
 {
     struct rlimit before, files;
@@ -283,7 +351,7 @@ static void preloads(void **state)
     put("/lib/swapnet/aten-2.13.so", "");
     put("/lib/swapnet/aten-1.13.so", "");
     put("/lib/swapnet/serve-1.13.so", "");
-    put("/etc/ld.so.preload", "libsnoopy.so\n");
+    put("/etc/ld.so.preload", "# /opt/old/lib/libswapnet.so\nlibsnoopy.so # /a.so\n#");
     snprintf(library, sizeof library, "%s/lib/libswapnet.so", dir);
     char command[512]; /* anything that can be at any address */
     snprintf(command, sizeof command, "cp \"$(readlink -f /proc/%d/exe)\" '%s/lib/libswapnet.so'", getpid(), dir);
@@ -340,6 +408,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_store_without_a_ring_and_without_direct_reads, make_dir, remove_dir),
         cmocka_unit_test_setup_teardown(a_disk_that_fails, make_dir, remove_dir),
         cmocka_unit_test_setup_teardown(a_store_that_is_no_directory, make_dir, remove_dir),
+        cmocka_unit_test_setup_teardown(a_store_that_can_only_be_read, make_dir, remove_dir),
+        cmocka_unit_test_setup_teardown(a_store_that_others_can_write_to, make_dir, remove_dir),
         cmocka_unit_test_setup_teardown(limits_and_memory, make_dir, remove_dir),
         cmocka_unit_test_setup_teardown(preloads, make_dir, remove_dir),
         cmocka_unit_test_setup_teardown(pythons, make_dir, remove_dir),
