@@ -4,8 +4,8 @@
  * request per connection: a JSON object on one line, at most SWN_CONTROL_MAX_BYTES with its newline, within
  * SWN_CONTROL_TIMEOUT_MS. The answer to {"op":"status"} is the statistics document on one line; to {"op":"set"} with
  * "budget" (bytes), "urgency" or both it is the result; to everything else it is {"schema":1,"error":"..."}. A refused
- * set changes nothing. Only the owner of the process and root are served. The thread serves one client after the other,
- * and none for longer than the timeout.
+ * set changes nothing, and neither does that of a client that has closed its end before its turn. Only the owner of the
+ * process and root are served. The thread serves one client after the other, and none for longer than the timeout.
  */
 #ifndef SWN_SCHEDULER_PROTOCOL_CONTROL_H
 #define SWN_SCHEDULER_PROTOCOL_CONTROL_H

@@ -66,8 +66,16 @@ static char *status_answer(struct swn_control *c)
     return swn_stats_to_json(&stats);
 }
 
-/* The answer to c->request, malloc'd; NULL when out of memory. */
-static char *answer_request(struct swn_control *c)
+/* Whether the client has closed its end: a process that was stopped meanwhile finds requests of clients that have told
+ * their users that it does not answer. A client that only sends no more is there. */
+static int has_left(int fd)
+{
+    struct pollfd p = {.fd = fd};
+    return poll(&p, 1, 0) > 0 && p.revents & (POLLHUP | POLLERR);
+}
+
+/* The answer to c->request, malloc'd; NULL when out of memory, or when there is no one to answer. */
+static char *answer_request(struct swn_control *c, int fd)
 {
     struct swn_wire *m = malloc(sizeof *m);
     char why[SWN_WIRE_TEXT], *answer;
@@ -82,6 +90,8 @@ static char *answer_request(struct swn_control *c)
         answer = error_answer("unknown op: this process knows \"status\" and \"set\"");
     else if (!(m->has & settable))
         answer = error_answer("set needs a budget or an urgency");
+    else if (has_left(fd))
+        answer = NULL;
     else
         answer = c->set(c->user, m->has & settable, m->budget, m->urgency);
     free(m);
@@ -104,7 +114,7 @@ static void serve(struct swn_control *c, int fd)
     int stop = swn_wakeup_pipe_poll_fd(&c->stop);
     int rc = swn_control_read_line(fd, c->request, sizeof(c->request), stop, deadline_ms);
     if (rc == 0)
-        answer = answer_request(c);
+        answer = answer_request(c, fd);
     else if (rc == -EMSGSIZE)
         answer = error_answer("the request is longer than 65536 bytes");
     else if (rc == -EBADMSG || rc == -EPROTO)

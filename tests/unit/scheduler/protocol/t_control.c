@@ -538,6 +538,53 @@ static void document_of_its_own(void **state)
     free(text);
 }
 
+static int held[2];
+static uint64_t budgets_set[4];
+static unsigned sets;
+
+/* Like a process that is stopped: nothing is answered until the test lets it go on. */
+static char *hold(void *user)
+{
+    char byte;
+    (void)user;
+    return read(held[0], &byte, 1) == 1 ? strdup("{}") : NULL;
+}
+
+static char *note_set(void *user, unsigned has, uint64_t bytes, double urgency)
+{
+    (void)user, (void)has, (void)urgency;
+    budgets_set[sets++ % 4] = bytes;
+    return strdup("{}");
+}
+
+/* Whoever asked has told the user that the process does not answer. One that only sends no more still waits. */
+static void set_by_one_that_has_left(void **state)
+{
+    static const char status_request[] = "{\"op\":\"status\"}\n", one[] = "{\"op\":\"set\",\"budget\":16777216}\n",
+                      other[] = "{\"op\":\"set\",\"budget\":33554432}\n";
+    struct swn_control_opts opts = {.status = hold, .set = note_set, .runtime_dir = base};
+    (void)state;
+    assert_int_equal(pipe(held), 0);
+    assert_int_equal(swn_control_start(&control, &opts), 0);
+    int first = dial();
+    assert_int_equal(send(first, status_request, strlen(status_request), MSG_NOSIGNAL), strlen(status_request));
+    int left = dial();
+    assert_int_equal(send(left, one, strlen(one), MSG_NOSIGNAL), strlen(one));
+    close(left);
+    int waits = dial();
+    assert_int_equal(send(waits, other, strlen(other), MSG_NOSIGNAL), strlen(other));
+    assert_int_equal(shutdown(waits, SHUT_WR), 0);
+    assert_int_equal(write(held[1], "x", 1), 1);
+    assert_string_equal(drain(first), "{}\n");
+    assert_string_equal(drain(waits), "{}\n");
+    assert_int_equal(sets, 1);
+    assert_int_equal(budgets_set[0], 33554432);
+    swn_control_stop(control);
+    control = NULL;
+    close(held[0]);
+    close(held[1]);
+}
+
 #define WITH_CONTROL(f) cmocka_unit_test_setup_teardown(f, make_control, remove_base)
 #define WITHOUT(f) cmocka_unit_test_setup_teardown(f, make_base, remove_base)
 
@@ -560,6 +607,7 @@ int main(void)
         WITH_CONTROL(other_users),
         WITHOUT(silent_server),
         WITHOUT(document_of_its_own),
+        WITHOUT(set_by_one_that_has_left),
     };
     alarm(120); /* a hang is a failure */
     return cmocka_run_group_tests(tests, NULL, NULL);
