@@ -20,6 +20,11 @@
  * many models. */
 #define ANSWER_MOST (8 << 20)
 
+static int is_trusted(uid_t uid, uid_t also)
+{
+    return uid == 0 || uid == geteuid() || (uid == also && also != (uid_t)-1);
+}
+
 /* also: a user whose server is trusted beside root's and this user's own; (uid_t)-1: none. */
 static int ask(const char *path, const char *request, uid_t also, json_t **out)
 {
@@ -28,8 +33,8 @@ static int ask(const char *path, const char *request, uid_t also, json_t **out)
     int rc = swn_control_ask(path, request, ANSWER_MOST, &uid, &text);
     if (rc == -ECONNREFUSED || rc == -ENOTDIR)
         return -ENOENT;
-    if (rc == 0 && uid != 0 && uid != geteuid() && (uid != also || also == (uid_t)-1))
-        rc = -EPERM; /* an untrusted user's server */
+    if (rc == 0 && !is_trusted(uid, also))
+        rc = -EPERM;
     if (rc == 0)
         *out = json_loads(text, JSON_REJECT_DUPLICATES, NULL);
     if (rc == 0 && !json_is_object(*out)) { /* json_is_object is a macro that evaluates its argument twice */
@@ -71,6 +76,11 @@ static uid_t owner_of(const char *pid)
 {
     uid_t uid;
     return swn_process_user((pid_t)atoi(pid), &uid) ? (uid_t)-1 : uid;
+}
+
+int ctl_trusts(uid_t uid, const char *pid)
+{
+    return is_trusted(uid, owner_of(pid));
 }
 
 int ctl_ask_process(const char *pid, const char *request, json_t **out)

@@ -129,7 +129,7 @@ static const struct swn_cli_command commands[] = {
      "      --show FILE    print a profile instead\n"
      "  -h, --help         show this text\n"
      "\n"
-     "Exit status: that of COMMAND; 1 when no profile came of it; 125 to 127 as with run.\n"},
+     "Exit status: that of COMMAND; 1 when COMMAND succeeded and no profile came of it; 125 to 127 as with run.\n"},
     {"plan", ctl_plan, "divide a total over models and predict latencies",
      "Usage: swapnetctl plan --total SIZE [OPTION]... MODEL[,urgency=U][,profile=FILE][,name=NAME]...\n"
      "\n"

@@ -153,7 +153,10 @@ static int load(const struct what_if *w, struct candidate *c)
     rc = lacks ? 0 : swn_predict_curve(&p, c->curve, CURVE);
     c->timed = !lacks && !rc;
     c->first = calloc(c->m.n, sizeof *c->first);
-    return rc == -ENOMEM || !c->first ? -ENOMEM : 0;
+    rc = rc == -ENOMEM || !c->first ? -ENOMEM : 0;
+    if (rc)
+        swn_cli_error("%s: %s", c->name, strerror(-rc));
+    return rc;
 }
 
 static struct swn_divide_dnn to_dnn(const struct candidate *c)
@@ -218,7 +221,11 @@ static int look_ahead(const struct what_if *w, struct candidate *c)
         c->library_s = plan.latency_ns / 1e9;
     if (c->timed && swn_predict_plan(&p, swn_predict_demand(&p), NULL, &plan) > 0)
         c->sufficient_s = plan.latency_ns / 1e9;
-    return cut(w, c);
+    int rc = cut(w, c);
+    if (rc)
+        swn_cli_error("%s: cannot cut it into blocks: %s", c->name,
+                      rc == -EINVAL ? "it has too many layers, or too many bytes" : strerror(-rc));
+    return rc;
 }
 
 /* --- what comes out --- */

@@ -76,27 +76,43 @@ static json_t *entry(json_t *answer)
 
 /* A process that ends during the request closes the connection. A second request then finds it gone, or shows that it
  * closed for another reason. */
-static int query(const char *path, char **text)
+static int query(const char *path, uid_t *uid, char **text)
 {
     static const char status[] = "{\"op\":\"status\"}";
-    int rc = swn_control_ask(path, status, ANSWER_MOST, NULL, text);
-    return rc == -ECONNRESET || rc == -EPIPE || rc == -EPROTO ? swn_control_ask(path, status, ANSWER_MOST, NULL, text)
+    int rc = swn_control_ask(path, status, ANSWER_MOST, uid, text);
+    return rc == -ECONNRESET || rc == -EPIPE || rc == -EPROTO ? swn_control_ask(path, status, ANSWER_MOST, uid, text)
                                                               : rc;
 }
 
-static void ask(json_t *processes, const char *path, const char *pid)
+static json_int_t pid_of(const json_t *process)
+{
+    return json_integer_value(json_object_get(process, "pid"));
+}
+
+static void add(const struct ctl_filter *r, json_t *processes, json_t *e, const char *pid)
+{
+    json_array_append_new(processes, e);
+    for (int i = 0; r->answered && i < r->pid_count; i++)
+        r->answered[i] |= strcmp(r->pids[i], pid) == 0;
+}
+
+/* Programs of other users are there for those who name them only. */
+static void ask(const struct ctl_filter *r, json_t *processes, const char *path, const char *pid)
 {
     char *text = NULL;
-    int rc = query(path, &text);
-    if (rc == -ECONNREFUSED || rc == -ENOENT)
-        return; /* the process is gone */
+    uid_t uid = (uid_t)-1;
+    int rc = query(path, &uid, &text);
+    if (rc == 0 && !ctl_trusts(uid, pid))
+        rc = -EPERM;
+    int is_anothers = rc == -EACCES || rc == -EPERM, is_gone = rc == -ECONNREFUSED || rc == -ENOENT;
     json_t *answer = rc == 0 ? json_loads(text, JSON_REJECT_DUPLICATES, NULL) : NULL;
-    json_t *e = json_integer_value(json_object_get(answer, "schema")) == 1 ? entry(answer) : NULL;
+    int is_its = json_integer_value(json_object_get(answer, "schema")) == 1 && pid_of(answer) == atoll(pid);
+    json_t *e = is_its ? entry(answer) : NULL;
     if (e)
-        json_array_append_new(processes, e);
-    else if (rc)
+        add(r, processes, e, pid);
+    else if (rc && !is_gone && !(is_anothers && !r->pid_count))
         swn_cli_error("process %s does not answer: %s", pid, strerror(-rc));
-    else
+    else if (!rc)
         swn_cli_error("process %s gives an answer this swapnetctl does not understand", pid);
     json_decref(answer);
     free(text);
@@ -131,14 +147,9 @@ static void scan(const struct ctl_filter *r, json_t *processes, const char *dire
         pid[len] = '\0';
         int n = snprintf(path, sizeof(path), "%s/%s", directory, e->d_name);
         if (ctl_is_pid(pid) && wanted(r, pid) && n > 0 && (size_t)n < sizeof(path))
-            ask(processes, path, pid);
+            ask(r, processes, path, pid);
     }
     closedir(d);
-}
-
-static json_int_t pid_of(const json_t *process)
-{
-    return json_integer_value(json_object_get(process, "pid"));
 }
 
 static int by_pid(const void *a, const void *b)
@@ -204,7 +215,8 @@ json_t *ctl_collect(const struct ctl_filter *r)
             scan(r, processes, directory);
     }
     int rc = ctl_ask_daemon("{\"op\":\"list\"}", &daemon);
-    if (rc && rc != -ENOENT)
+    int is_anothers = rc == -EACCES || rc == -EPERM;
+    if (rc && rc != -ENOENT && !(is_anothers && !r->pid_count))
         swn_cli_error("swapnetd does not answer: %s", strerror(-rc));
     json_t *root = json_pack("{s:i s:n}", "schema", 1, "total_bytes");
     static const char *const shown[] = {"total_bytes", "leased_bytes", "policy", "follows_memory", "draining"};

@@ -3,10 +3,13 @@
 #define SWN_TOOLS_CTL_PROCESSES_H
 
 #include <jansson.h>
+#include <sys/types.h>
 
 struct ctl_filter {
     char **pids;   /* as given, each a positive number */
     int pid_count; /* 0: all */
+    /* For each of pids, set to 1 by ctl_collect when the process itself answers; NULL: not wanted. */
+    char *answered;
 };
 
 /* 1 when `text` is a process number. */
@@ -18,6 +21,9 @@ json_t *ctl_collect(const struct ctl_filter *filter);
 void ctl_print_server(const json_t *process);
 /* enum swn_cli_format */
 void ctl_print(json_t *root, int format);
+
+/* Whether a listener of that user's may speak for the process: root, this user, and the process's own user. */
+int ctl_trusts(uid_t uid, const char *pid);
 
 /* Sends one request to the daemon: $SWAPNET_DAEMON where that is a path, else the first of the usual sockets on which
  * one listens. 0 and the answer, an object; -ENOENT: there is no daemon; -EPERM: the listener is neither root's nor

@@ -310,17 +310,27 @@ static double span_s(const struct plan *p)
     return (double)p->totals.span_ns / 1e9;
 }
 
-static void print_json(const struct plan *p)
+static double read_per_s(const struct plan *p)
+{
+    return p->totals.span_ns ? (double)p->totals.read_bytes / span_s(p) : 0;
+}
+
+static int print_json(const struct plan *p)
 {
     json_t *root = json_pack("{s:i s:I s:I s:s s:f s:f s:f s:o}", "schema", 1, "budget_bytes", (json_int_t)p->budget,
                              "disk_bytes_per_s", (json_int_t)p->disk, "policy", swn_lane_policy_name(p->policy),
                              "simulated_s", span_s(p), "busy", part(p->totals.busy_ns, p->totals.span_ns),
-                             "read_bytes_per_s", (double)p->totals.read_bytes / span_s(p), "models", models_json(p));
+                             "read_bytes_per_s", read_per_s(p), "models", models_json(p));
+    if (!root) {
+        swn_cli_error("cannot put that into JSON");
+        return -ENOMEM;
+    }
     ctl_print_json(root);
     json_decref(root);
+    return 0;
 }
 
-static void print_csv(const struct plan *p)
+static int print_csv(const struct plan *p)
 {
     static const char *const keys[] = {"name",     "rate",           "deadline_s",    "weight_bytes",  "resident_bytes",
                                        "requests", "done",           "dropped",       "refused",       "on_time",
@@ -328,9 +338,10 @@ static void print_csv(const struct plan *p)
     json_t *rows = models_json(p);
     ctl_print_csv(keys, sizeof keys / sizeof *keys, rows);
     json_decref(rows);
+    return 0;
 }
 
-static void print_table(const struct plan *p)
+static int print_table(const struct plan *p)
 {
     char a[32], b[32];
     printf("%-24s %9s %12s %12s %6s %10s %10s %10s %10s %8s\n", "MODEL", "RATE/S", "WEIGHTS", "RESIDENT", "BATCH",
@@ -346,8 +357,8 @@ static void print_table(const struct plan *p)
     }
     printf("\n%s for models, policy %s: busy %.1f%% of %.1f s, reads %s a second of %s\n", swn_format_mib(a, p->budget),
            swn_lane_policy_name(p->policy), 100 * part(p->totals.busy_ns, p->totals.span_ns), span_s(p),
-           swn_format_mib(b, (uint64_t)((double)p->totals.read_bytes / span_s(p))),
-           swn_format_mib((char[32]){0}, p->disk));
+           swn_format_mib(b, (uint64_t)read_per_s(p)), swn_format_mib((char[32]){0}, p->disk));
+    return 0;
 }
 
 static int simulate(struct plan *p)
@@ -373,7 +384,7 @@ static int simulate(struct plan *p)
 
 int ctl_serve(int argc, char **argv)
 {
-    static void (*const print[])(const struct plan *) = {print_table, print_json, print_csv};
+    static int (*const print[])(const struct plan *) = {print_table, print_json, print_csv};
     struct plan p = {.seconds = 60, .seed = 1, .format = SWN_CLI_TABLE, .policy = SWN_LANE_COMPLETION};
     int rc, code = SWN_CLI_USAGE;
     if (argc > 1 && (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h")))
@@ -387,8 +398,8 @@ int ctl_serve(int argc, char **argv)
         code = SWN_CLI_OK;
     if (!rc) {
         code = read_models(&p) || simulate(&p) ? SWN_CLI_FAILURE : SWN_CLI_OK;
-        if (code == SWN_CLI_OK)
-            print[p.format](&p);
+        if (code == SWN_CLI_OK && print[p.format](&p))
+            code = SWN_CLI_FAILURE;
     }
     free(p.models);
     free(p.loads);

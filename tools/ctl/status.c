@@ -28,7 +28,7 @@ static int take_options(struct request *r, int argc, char **argv)
     return 0;
 }
 
-/* 1 when each process that was asked for has answered. */
+/* 1 when each process that was asked for has answered itself. */
 static int all_found(const struct request *r, json_t *processes)
 {
     int all = 1;
@@ -40,7 +40,9 @@ static int all_found(const struct request *r, json_t *processes)
             json_integer_value(json_object_get(process, "pid")) == atoll(r->filter.pids[i]);
         if (!found)
             swn_cli_error("no swapnet process %s", r->filter.pids[i]);
-        all &= found;
+        else if (!r->filter.answered[i])
+            swn_cli_error("process %s is shown as swapnetd sees it", r->filter.pids[i]);
+        all &= r->filter.answered[i];
     }
     return all;
 }
@@ -51,9 +53,15 @@ int ctl_status(int argc, char **argv)
     int rc = take_options(&r, argc, argv);
     if (rc)
         return rc == 1 ? SWN_CLI_OK : SWN_CLI_USAGE;
+    r.filter.answered = calloc((size_t)r.filter.pid_count + 1, 1);
+    if (!r.filter.answered) {
+        swn_cli_error("no memory");
+        return SWN_CLI_FAILURE;
+    }
     json_t *root = ctl_collect(&r.filter);
     ctl_print(root, r.format);
     rc = all_found(&r, json_object_get(root, "processes")) ? SWN_CLI_OK : SWN_CLI_FAILURE;
     json_decref(root);
+    free(r.filter.answered);
     return rc;
 }

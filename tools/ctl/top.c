@@ -73,11 +73,12 @@ static void draw(const struct top *t)
     char now[64];
     time_t seconds = time(NULL);
     struct tm tm;
-    json_t *root = ctl_collect(&(struct ctl_filter){0});
-    if (t->terminal) {
+    if (t->terminal) { /* first: what ctl_collect says of those that do not answer stays on the screen */
         strftime(now, sizeof now, "%H:%M:%S", localtime_r(&seconds, &tm));
         printf("\033[H\033[J%s  swapnet, every %g s, Ctrl-C ends\n", now, t->delay_s);
+        fflush(stdout);
     }
+    json_t *root = ctl_collect(&(struct ctl_filter){0});
     ctl_print(root, t->format);
     fflush(stdout);
     json_decref(root);

@@ -48,6 +48,9 @@ def test_memory_decides_what_is_read_and_how_long_it_takes(file):
     assert sum(m["resident_bytes"] for m in with_little.values()) <= 100 * MIB
     row = next(csv.DictReader(io.StringIO(plan("-b", "300M", *args, "-o", "csv").stdout)))
     assert row["name"] == "large" and float(row["p50_latency_s"]) == pytest.approx(with_enough["large"]["p50_latency_s"])
+    none, models = planned("-b", "300M", "-d", "0.001", "-f", file, "large,rate=0.001")  # in which no request comes
+    assert none["simulated_s"] == none["read_bytes_per_s"] == none["busy"] == models["large"]["requests"] == 0
+    assert "reads 0.0 MiB a second" in plan("-b", "300M", "-d", "0.001", "-f", file, "large,rate=0.001").stdout
     table = plan("-b", "300M", *args).stdout.splitlines()
     assert table[0].startswith("MODEL") and table[1].split()[:2] == ["large", "2"]
 

@@ -474,6 +474,68 @@ def test_status_of_one_that_is_stopped(runtime):
     silent.socket.close()
 
 
+def test_status_of_one_that_only_the_daemon_knows(runtime):
+    """It is shown as the daemon sees it, and has not answered all the same."""
+    theirs = {"pid": 900003, "name": "python3", "budget_bytes": 1 << 26, "urgency": 1.0, "state": "away"}
+    Fake(runtime, "swapnetd", {"schema": 1, "total_bytes": 1 << 30, "processes": [theirs]})
+    Fake(runtime, 900002, stats(900002))
+    result = status(runtime, "900003", "900002", "-o", "json")
+    assert [p["pid"] for p in json.loads(result.stdout)["processes"]] == [900002, 900003]
+    assert result.returncode == 1 and result.stderr.count("\n") == 1 and "process 900003 is shown as swapnetd sees it" in result.stderr
+    assert status(runtime, "900002").returncode == 0
+
+
+def test_status_of_one_that_is_another(runtime):
+    """Nobody speaks for a process but itself: `set NAME` goes by what is said."""
+    Fake(runtime, 900001, stats(900002, name="trainer"))
+    Fake(runtime, 900003, stats(900003, name="trainer"))
+    result = status(runtime, "-o", "json")
+    assert [p["pid"] for p in ours(json.loads(result.stdout), 900001, 900002, 900003)] == [900003]
+    assert "process 900001 gives an answer" in result.stderr
+    changed = ctl("set", "trainer", "budget=64M", env={"XDG_RUNTIME_DIR": str(runtime)})
+    assert changed.returncode == 0 and changed.stdout.startswith("process 900003: "), changed
+
+
+@contextlib.contextmanager
+def of_another_user(*names):
+    """A runtime directory in which sockets of those names belong to nobody, and answer as the process 1 does not."""
+    if os.geteuid() != 0:
+        pytest.skip("needs a second user")
+    with tempfile.TemporaryDirectory(prefix="swnu-", dir="/tmp") as place:
+        os.chmod(place, 0o755)
+        runtime = pathlib.Path(place) / "run"
+        runtime.mkdir(mode=0o700)
+        os.chown(runtime, 65534, 65534)
+        ready, told = os.pipe()
+        pid = os.fork()
+        if not pid:
+            with contextlib.suppress(BaseException):
+                os.setresgid(65534, 65534, 65534)
+                os.setresuid(65534, 65534, 65534)
+                for name in names:
+                    Fake(runtime, name, {"schema": 1, "processes": []} if name == "swapnetd" else stats(name, name="trainer"))
+                os.write(told, b".")
+                time.sleep(60)
+            os._exit(0)
+        try:
+            assert os.read(ready, 1) == b"."
+            yield runtime
+        finally:
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+            os.close(ready)
+            os.close(told)
+
+
+def test_status_by_root_of_another_user():
+    """As under sudo -E: what a user says of a process that is not the user's does not count, and is no error unless asked for."""
+    with of_another_user(1, "swapnetd") as runtime:
+        result = status(runtime, "-o", "json")
+        assert (result.returncode, result.stderr) == (0, "") and not ours(json.loads(result.stdout), 1)
+        result = status(runtime, "-o", "json", "1")
+        assert result.returncode == 1 and "process 1 does not answer: Operation not permitted" in result.stderr
+
+
 @pytest.mark.parametrize("args", [("-o", "xml"), ("-o",), ("-x",), ("--output=",), ("abc",), ("0",), ("-5",), ("1 2",)])
 def test_status_usage(runtime, args):
     assert fails(status(runtime, *args), 2)
