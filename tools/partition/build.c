@@ -21,12 +21,15 @@
 enum { BAR = 30 };
 /* On file systems with times in whole seconds, two seconds may pass before a new time is certain. */
 #define SETTLE_MS 3000
+/* A million layers with names of 64 letters. */
+#define ORDER_MOST ((size_t)64 << 20)
 
 /* ---- progress ---- */
 
 struct bar {
     int shown; /* stderr is a terminal, and --quiet was not given */
     struct timespec begin, last;
+    uint64_t before; /* bytes done at the last call */
 };
 
 static double seconds_since(const struct timespec *then)
@@ -42,6 +45,9 @@ static int progress(void *user, uint64_t done, uint64_t total)
     char a[32], c[32], line[BAR + 1];
     if (part_stopped())
         return 1;
+    if (done < b->before) /* of the next file */
+        clock_gettime(CLOCK_MONOTONIC, &b->begin);
+    b->before = done;
     if (!b->shown || (done < total && seconds_since(&b->last) < 0.1))
         return 0;
     clock_gettime(CLOCK_MONOTONIC, &b->last);
@@ -59,62 +65,89 @@ static int progress(void *user, uint64_t done, uint64_t total)
 /* ---- the order ---- */
 
 struct order {
-    char **names;
+    char *text;         /* of the file; its lines are the names */
+    const char **names; /* in `text` */
     size_t count;
 };
 
-static int read_order(struct order *o, const char *path)
+/* The bytes behind fd, with a 0 behind them. A pipe has no size, and what another user has put beside a store no end.
+ * Signals are not caught yet. */
+static int read_text(int fd, char **text, size_t *length)
 {
-    size_t room = 0, size = 0;
-    char *line = NULL;
-    FILE *f = fopen(path, "re");
-    int rc = f ? 0 : -errno;
-    for (ssize_t n; !rc && (n = getline(&line, &size, f)) >= 0;) {
-        line[strcspn(line, "\r\n")] = 0;
-        if (!line[0])
-            continue;
-        if (o->count == room) {
-            char **grown = realloc(o->names, (room = room ? 2 * room : 64) * sizeof *grown);
-            if (!grown) {
-                rc = -ENOMEM;
-                break;
-            }
-            o->names = grown;
+    size_t room = 0;
+    ssize_t n = 1;
+    for (*length = 0; n > 0; *length += n > 0 ? (size_t)n : 0) {
+        if (*length + 1 >= room) {
+            char *grown = realloc(*text, room = room ? 2 * room : 65536);
+            if (!grown)
+                return -ENOMEM;
+            *text = grown;
         }
-        if ((o->names[o->count] = strdup(line)))
-            o->count++;
-        else
-            rc = -ENOMEM;
+        n = read(fd, *text + *length, room - *length - 1);
+        if (*length > ORDER_MOST)
+            return -EFBIG;
     }
-    if (!rc && f && ferror(f))
-        rc = -EIO;
-    free(line);
-    if (f)
-        fclose(f);
+    int rc = n < 0 ? -errno : 0;
+    (*text)[*length] = 0;
+    return rc;
+}
+
+/* The lines of the text that are not empty. */
+static int split(struct order *o, size_t length)
+{
+    size_t lines = 1;
+    char *rest = o->text, *line;
+    for (size_t i = 0; i < length; i++)
+        lines += o->text[i] == '\n' || o->text[i] == '\r';
+    o->names = calloc(lines, sizeof *o->names);
+    while (o->names && (line = strtok_r(rest, "\r\n", &rest)))
+        o->names[o->count++] = line;
+    return o->names ? 0 : -ENOMEM;
+}
+
+/* is_learned: nobody has named the file, so only a regular one is opened. */
+static int read_order(struct order *o, const char *path, int is_learned)
+{
+    size_t length = 0;
+    int fd = is_learned ? swn_open_regular(&swn_io_sys, path, 0, NULL) : open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
+    int rc = fd >= 0 ? read_text(fd, &o->text, &length) : is_learned ? fd : -errno;
+    if (fd >= 0)
+        close(fd);
+    if (!rc)
+        rc = split(o, length);
     if (rc)
-        swn_cli_error("%s: %s", path, strerror(-rc));
+        swn_cli_error("%s: %s", path,
+                      rc == -EINVAL  ? "not a regular file"
+                      : rc == -EFBIG ? "no order of layers is so long"
+                                     : strerror(-rc));
     return rc;
 }
 
 static void free_order(struct order *o)
 {
-    for (size_t i = 0; i < o->count; i++)
-        free(o->names[i]);
     free(o->names);
+    free(o->text);
+}
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
 /* Without this an order of another model would be accepted silently. */
 static void compare_order(const struct order *o, const struct swn_store *s)
 {
+    const char **layers = calloc(s->layer_count + 1, sizeof *layers);
     size_t known = 0;
-    for (size_t i = 0; i < o->count; i++)
-        for (size_t k = 0; k < s->layer_count; k++)
-            if (!strcmp(o->names[i], s->layers[k].name)) {
-                known++;
-                break;
-            }
-    if (known < o->count)
+    for (size_t k = 0; layers && k < s->layer_count; k++)
+        layers[k] = s->layers[k].name;
+    if (layers)
+        qsort(layers, s->layer_count, sizeof *layers, by_name);
+    for (size_t i = 0; layers && i < o->count; i++)
+        known += bsearch(&o->names[i], layers, s->layer_count, sizeof *layers, by_name) != NULL;
+    if (layers && known < o->count)
         swn_cli_error("warning: %zu of %zu names in the order are not layers of the model", o->count - known, o->count);
+    free(layers);
 }
 
 /* ---- building ---- */
@@ -325,7 +358,9 @@ static int build(struct request *r, char why[SWN_ERRMSG])
         if (rc)
             return rc;
         const char *to = r->output ? r->output : r->from_store;
-        rc = swn_store_recut(from, &swn_io_sys, to, &r->opts, why);
+        rc = keep_input(r, r->order_path, why);
+        if (!rc)
+            rc = swn_store_recut(from, &swn_io_sys, to, &r->opts, why);
         swn_store_close(from, &swn_io_sys);
         return rc ? rc : finished(r, to);
     }
@@ -442,16 +477,17 @@ int part_build(int argc, char **argv)
     int rc = take_options(&r, argc, argv);
     if (rc)
         return rc == 1 ? SWN_CLI_OK : SWN_CLI_USAGE;
-    if (!r.order_path && r.from_store)
+    int is_learned = !r.order_path && r.from_store;
+    if (is_learned)
         r.order_path = learned_order(r.from_store, learned);
-    if (find_cache(&r, dir) || (r.order_path && read_order(&r.order, r.order_path))) {
+    if (find_cache(&r, dir) || (r.order_path && read_order(&r.order, r.order_path, is_learned))) {
         free_order(&r.order);
         return SWN_CLI_FAILURE;
     }
     r.bar.shown = !r.quiet && isatty(STDERR_FILENO);
     clock_gettime(CLOCK_MONOTONIC, &r.bar.begin);
     r.opts =
-        (struct swn_store_opts){.order = (const char *const *)r.order.names,
+        (struct swn_store_opts){.order = r.order.names,
                                 .order_count = r.order.count,
                                 .copies = r.encoding < 0 ? SWN_COPIES_NARROW : (enum swn_store_compressed)r.encoding,
                                 .progress = progress,

@@ -236,7 +236,18 @@ def test_order_and_from_store(checkpoints, disk):
     (disk / "c.pth").unlink()
     part("build", "-q", "--from-store", disk / "r")  # in place, in the order it has
     assert layers(disk / "r") == names[::-1]
+    learned = disk / "r.order"  # which nobody has asked for, and which may be another user's
+    learned.write_text("\n".join(names))
+    part("build", "-q", "--from-store", disk / "r", "-o", disk / "again")
+    assert layers(disk / "again") == names
+    for make, why in ((os.mkfifo, "not a regular"), (lambda path: path.symlink_to("/dev/zero"), "not a regular"),
+                      (lambda path: path.touch() or os.truncate(path, 1 << 34), "so long")):
+        learned.unlink()
+        make(learned)
+        assert why in part("build", "-q", "--from-store", disk / "r", "-o", disk / "again", code=FAILURE).stderr
+    learned.unlink()
     (disk / "order").write_text("\n".join(names))
+    part("build", "-q", "--from-store", disk / "r", "--order", disk / "order", "-o", disk / "order", code=USAGE)
     part("build", "-q", "--from-store", disk / "r", "--order", disk / "order", "-o", disk / "again")
     assert (disk / "again").read_bytes() == (disk / "s").read_bytes()
 
