@@ -198,6 +198,17 @@ def test_run_without_a_library(tmp_path):
     assert fails(result, 125, str(tmp_path / "lib" / "libswapnet.so"), "--library")
 
 
+# ---- plan ----
+
+def test_plan_says_why_it_cannot_cut(tmp_path):
+    """2^62 bytes are more than any model has."""
+    layers = [{"name": f"l{i}", "bytes": 1 << 48, "depth": 1} for i in range((1 << 14) + 1)]
+    path = tmp_path / "m.json"
+    path.write_text(json.dumps({"schema": 1, "kind": "model", "name": "m", "other_bytes": 0, "layers": layers}))
+    done = ctl("plan", "-t", "100G", path)
+    assert done.returncode == 1 and done.stdout == "" and "cannot cut it into blocks: it has too many" in done.stderr, done
+
+
 # ---- status ----
 
 class Fake:
