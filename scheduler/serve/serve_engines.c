@@ -2,7 +2,9 @@
  *
  * An engine that dies is started again at once; only one that dies again and again without having done any work waits.
  * What it died of counts against a model if the engine crashed or hung under it. An engine that somebody else killed
- * (the administrator, or the kernel for want of memory) counts against nobody, but a request is not tried for ever.
+ * (the administrator, or the kernel for want of memory) counts against nobody, but a request is not tried for ever, nor
+ * is the loading of a model: memory that it takes then is not counted, so a file could have the kernel kill each
+ * engine.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -235,6 +237,7 @@ static void died(struct swn_serving *s, unsigned i, int status, uint64_t now)
         WIFSIGNALED(status) && !e->link.is_ours_to_kill && (WTERMSIG(status) == SIGKILL || WTERMSIG(status) == SIGTERM);
     int is_with_model = was_up && doing && doing->op != SWN_ENGINE_BUDGET && doing->model < s->count;
     struct swn_served *model = is_with_model ? s->models[doing->model] : NULL;
+    int is_kill_loading = from_outside && model && doing->op == SWN_ENGINE_LOAD && WTERMSIG(status) == SIGKILL;
     unsigned slow;
     char text[64];
 
@@ -250,7 +253,7 @@ static void died(struct swn_serving *s, unsigned i, int status, uint64_t now)
                   model ? model->name : "", cause(&e->link, status, text));
     swn_models_lost(s, i);
     swn_requests_lost(s, i, !from_outside);
-    if (model && !from_outside)
+    if (model && (!from_outside || (is_kill_loading && model->deaths.kills_loading++ > 0)))
         blame(s, model, now);
 }
 

@@ -190,7 +190,7 @@ static int want(struct swn_serving *s, const char *name, const struct swn_reposi
     m->labels = swn_labels_hold(found->labels);
     m->config = config;
     m->path = copy;
-    m->deaths.count = 0;
+    m->deaths = (struct swn_deaths){0};
     m->is_python = (uint8_t)swn_repository_is_python(v->file);
     if (is_ensemble(m) && describe_ensemble(m))
         return swn_errmsg(why, -ENOMEM, "no memory for it");
@@ -436,6 +436,7 @@ void swn_models_loaded(struct swn_serving *s, const struct swn_engine_message *m
     char why[SWN_ERRMSG];
     int rc;
 
+    model->deaths.kills_loading = 0;
     if (model->is_leaving && model->is_wanted) { /* the repository has another one by now */
         model->is_leaving = m->status == SWN_ENGINE_OK;
         set_state(s, model, model->is_leaving ? SWN_MODEL_READY : SWN_MODEL_WANTED);

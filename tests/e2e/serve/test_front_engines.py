@@ -369,9 +369,11 @@ def test_loads_that_wait_do_not_keep_others_from_the_server(tmp_path):
 
 
 def test_model_that_kills_its_loader_does_not_stop_the_others(tmp_path):
-    repo = repository(tmp_path, evil=f"die_on_load={signal.SIGSEGV.value}", echo="", bad="refuse=no_model")
+    """One crashes it, for the other the kernel kills it for want of memory, again and again."""
+    repo = repository(tmp_path, evil=f"die_on_load={signal.SIGSEGV.value}", hungry=f"die_on_load={signal.SIGKILL.value}", echo="",
+                      bad="refuse=no_model")
     with front(repo, "--strict-readiness", "false") as f:
-        wait_for(lambda: "again and again" in index_of(f)["evil"]["reason"])
+        wait_for(lambda: all("again and again" in index_of(f)[name]["reason"] for name in ("evil", "hungry")))
         assert f.infer("echo", BODY)[0] == 200
         wait_for(f.is_ready)
         assert index_of(f)["bad"]["reason"] == "no_model"
