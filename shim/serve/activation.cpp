@@ -10,6 +10,8 @@
 
 #include <ATen/ATen.h>
 
+#include "shim/serve/shared_weights.h"
+
 namespace swn
 {
 namespace
@@ -110,6 +112,8 @@ void Activation::run_step(const Step &step, StepWatch *watch)
         watch->before(step, stack_);
     switch (step.kind) {
     case Step::kOperator:
+        for (size_t i : step.written)
+            require_no_weight(stack_[i], *program_.storages);
         step.op(stack_);
         break;
     case Step::kList: {
@@ -199,7 +203,11 @@ void Activation::add_output(std::string name, const c10::IValue &v)
             throw std::runtime_error("the name of an output is too long");
         if (name == "OUTPUT" && program_.outputs.empty())
             name = "OUTPUT__0";
-        outputs_.emplace_back(std::move(name), v.toTensor().resolve_conj().resolve_neg().contiguous());
+        at::Tensor t = v.toTensor().resolve_conj().resolve_neg().contiguous();
+        // The next request may change what the model keeps before this answer has left.
+        if (program_.has_state)
+            t = t.clone();
+        outputs_.emplace_back(std::move(name), std::move(t));
     } else if (v.isTuple()) {
         for (const auto &element : v.toTupleRef().elements())
             add_output(name + "__" + std::to_string(i++), element);

@@ -121,10 +121,33 @@ void needs(const struct swn_model *m, uint32_t group, uint64_t *activation_bytes
     m->needs.of(g.first, g.end, activation_bytes, state_bytes);
 }
 
+/* Appends the outputs that a result of the type always has, by the names that Activation gives them; false: how many
+ * there are, or their names, shows only when the model runs. */
+bool describe_result(const c10::TypePtr &type, const std::string &name, std::vector<swn_wire_tensor> &to)
+{
+    swn_wire_tensor t = {};
+    size_t i = 0;
+    switch (type->kind()) {
+    case c10::TypeKind::TensorType:
+        if (name.size() >= sizeof t.name)
+            return false;
+        snprintf(t.name, sizeof t.name, "%s", name.c_str());
+        to.push_back(t);
+        return true;
+    case c10::TypeKind::TupleType:
+        for (const c10::TypePtr &inner : type->containedTypes())
+            if (!describe_result(inner, name + "__" + std::to_string(i++), to))
+                return false;
+        return true;
+    default:
+        return type->kind() == c10::TypeKind::NoneType;
+    }
+}
+
 void describe(const struct swn_model *m, struct swn_wire_tensor *tensors, uint32_t *inputs, uint32_t *outputs)
 {
     const c10::TypePtr &type = m->program->result_type;
-    size_t results = 1, room = SWN_WIRE_TENSORS - m->program->inputs.size();
+    std::vector<swn_wire_tensor> results;
     *inputs = 0;
     // Clients have to send each input that is described.
     for (const auto &input : m->program->inputs)
@@ -135,13 +158,12 @@ void describe(const struct swn_model *m, struct swn_wire_tensor *tensors, uint32
         tensors[*inputs + (*outputs)++] = output;
     if (*outputs > 0)
         return;
-    if (type->kind() == c10::TypeKind::TupleType)
-        results = type->containedTypes().size();
-    for (size_t i = 0; i < results && i < room; i++) {
-        swn_wire_tensor &t = tensors[*inputs + (*outputs)++];
-        t = {};
-        snprintf(t.name, sizeof t.name, "OUTPUT__%zu", i);
-    }
+    bool is_one = type->kind() == c10::TypeKind::TensorType;
+    if (!describe_result(type, is_one ? "OUTPUT__0" : "OUTPUT", results) ||
+        results.size() > SWN_WIRE_TENSORS - m->program->inputs.size())
+        return;
+    for (const swn_wire_tensor &t : results)
+        tensors[*inputs + (*outputs)++] = t;
 }
 
 /* The model's argument that a request calls `name`: by its name in forward(), or as Triton's clients do, by ANY__INDEX.

@@ -11,9 +11,12 @@
 
 #if SWN_HAS_EXPORT
 
+#include <algorithm>
 #include <cstring>
 #include <string_view>
 #include <unordered_map>
+
+#include <sys/stat.h>
 
 #include <ATen/ATen.h>
 #include <ATen/ScalarOps.h>
@@ -22,6 +25,8 @@
 
 #include "shim/serve/program_builder.h"
 #include "shim/serve/served_operators.h"
+#include "shim/serve/shared_weights.h"
+#include "shim/serve/silent_operators.h"
 #include "shim/serve/symbolic_numbers.h"
 #include "shim/serve/wire_tensors.h"
 
@@ -133,9 +138,7 @@ struct Call {
             arguments.push_back(filled(slot, stack, next));
         stack.clear();
         for (size_t i : written)
-            if (arguments[i].isTensor() && arguments[i].toTensor().defined() &&
-                weights->count(arguments[i].toTensor().storage().unsafeGetStorageImpl()))
-                throw std::runtime_error("the program changes a weight");
+            require_no_weight(arguments[i], *weights);
         op.callBoxed(arguments);
         if (arguments.size() > results.size())
             throw std::runtime_error("an operator has more results than the file says");
@@ -152,13 +155,23 @@ struct Call {
     }
 };
 
+/* Of an operator that does so when it is told to train. */
 bool updates_statistics(const Call &call)
 {
-    if (!keeps_statistics(call.op.schema().name()) || call.slots.size() < 6)
+    const SilentWrites *w = silent_writes(call.op.schema().name());
+    if (!w || w->trains >= call.slots.size())
         return false;
-    const Slot &mean = call.slots[3], &trains = call.slots[5];
-    bool has_none = mean.kind == Slot::kKnown && mean.known.isNone();
+    const Slot &first = call.slots[w->first], &trains = call.slots[w->trains];
+    bool has_none = first.kind == Slot::kKnown && first.known.isNone();
     return !has_none && !(trains.kind == Slot::kKnown && trains.known.isBool() && !trains.known.toBool());
+}
+
+bool writes_to(const c10::FunctionSchema &schema, size_t argument)
+{
+    const auto *alias = schema.arguments()[argument].alias_info();
+    const SilentWrites *w = silent_writes(schema.name());
+    return (alias && alias->isWrite()) ||
+           (w && w->trains == SilentWrites::kNone && argument >= w->first && argument <= w->last);
 }
 
 class ExportBuilder : ProgramBuilder
@@ -178,6 +191,7 @@ class ExportBuilder : ProgramBuilder
     void add_input(const swn_exported_input &in);
     void add_inputs();
     void emit(const swn_exported_node &n);
+    bool has_weight(const swn_exported_argument &a) const;
     void emit_call(const swn_exported_node &n, const c10::OperatorHandle &op);
     Slot slot(const swn_exported_argument &a, const c10::Argument &wanted, std::vector<Ref> &in);
     Slot item(const swn_exported_argument &a, const c10::TypePtr &type, std::vector<Ref> &in);
@@ -389,6 +403,15 @@ void ExportBuilder::results(const swn_exported_node &n, Step &step, std::vector<
     }
 }
 
+/* Whether the argument is a weight, or a list with one. */
+bool ExportBuilder::has_weight(const swn_exported_argument &a) const
+{
+    if (a.kind == SWN_EXPORTED_VALUE)
+        return refs_[static_cast<size_t>(a.number)] < 0;
+    return a.kind == SWN_EXPORTED_LIST &&
+           std::any_of(a.items, a.items + a.count, [&](const swn_exported_argument &item) { return has_weight(item); });
+}
+
 void ExportBuilder::emit_call(const swn_exported_node &n, const c10::OperatorHandle &op)
 {
     const auto &arguments = op.schema().arguments();
@@ -400,10 +423,9 @@ void ExportBuilder::emit_call(const swn_exported_node &n, const c10::OperatorHan
         size_t i = 0;
         while (i < n.input_count && (used[i] || wanted.name() != n.inputs[i].name))
             i++;
-        if (wanted.alias_info() && wanted.alias_info()->isWrite()) {
+        if (writes_to(op.schema(), call.slots.size())) {
             call.written.push_back(call.slots.size());
-            if (i < n.input_count && n.inputs[i].kind == SWN_EXPORTED_VALUE &&
-                refs_[static_cast<size_t>(n.inputs[i].number)] < 0)
+            if (i < n.input_count && has_weight(n.inputs[i]))
                 throw std::runtime_error("the program changes a weight, so it has a state");
         }
         if (i < n.input_count) {
@@ -526,13 +548,18 @@ std::unique_ptr<Program> ExportBuilder::build()
     return std::move(program_);
 }
 
-std::string text_of(PyTorchStreamReader &reader, const std::string &record)
+/* So long texts may be in any file, if somebody has compressed it. */
+constexpr size_t kTextFree = 1 << 20;
+
+/* `room`: how long it may be; what is left then. */
+std::string text_of(PyTorchStreamReader &reader, const std::string &record, size_t &room)
 {
     if (!reader.hasRecord(record))
         throw std::runtime_error("the record " + record + " is missing");
-    if (reader.getRecordSize(record) > SWN_EXPORTED_TEXT)
+    if (reader.getRecordSize(record) > room)
         throw std::runtime_error("the record " + record + " is too long");
     auto [data, bytes] = reader.getRecord(record);
+    room -= bytes;
     return std::string(static_cast<const char *>(data.get()), bytes);
 }
 
@@ -565,11 +592,15 @@ std::unique_ptr<Program> program_from_export(const std::string &path)
 {
     PyTorchStreamReader reader(path);
     std::string name = model_name(reader);
-    if (reader.hasRecord("byteorder") && text_of(reader, "byteorder") != "little")
+    struct stat file = {};
+    // torch.export compresses nothing. A text that is longer than its file is there to fill memory.
+    size_t room = stat(path.c_str(), &file) ? 0 : std::max<size_t>(kTextFree, static_cast<size_t>(file.st_size));
+    room = std::min<size_t>(room, SWN_EXPORTED_TEXT);
+    if (reader.hasRecord("byteorder") && text_of(reader, "byteorder", room) != "little")
         throw std::runtime_error("the file was written on a machine of the other byte order");
-    std::string model = text_of(reader, "models/" + name + ".json");
-    std::string weights = text_of(reader, "data/weights/" + name + "_weights_config.json");
-    std::string constants = text_of(reader, "data/constants/" + name + "_constants_config.json");
+    std::string model = text_of(reader, "models/" + name + ".json", room);
+    std::string weights = text_of(reader, "data/weights/" + name + "_weights_config.json", room);
+    std::string constants = text_of(reader, "data/constants/" + name + "_constants_config.json", room);
     char why[SWN_EXPORTED_WHY];
     swn_exported *read = nullptr;
     int rc = swn_exported_read(&read, model.data(), model.size(), weights.data(), weights.size(), constants.data(),

@@ -8,12 +8,6 @@
 namespace swn
 {
 
-bool keeps_statistics(const std::string &name)
-{
-    return name == "aten::batch_norm" || name == "aten::native_batch_norm" || name == "aten::_batch_norm_impl_index" ||
-           name == "aten::instance_norm";
-}
-
 ProgramBuilder::ProgramBuilder() : program_(std::make_unique<Program>())
 {
     program_->tape.reset(swn_tape_new());

@@ -15,10 +15,6 @@
 namespace swn
 {
 
-/* Whether an operator updates statistics that it is given (argument 3) when it is told to train (argument 5), and does
- * not say so in its schema. */
-bool keeps_statistics(const std::string &name);
-
 class ProgramBuilder
 {
   protected:

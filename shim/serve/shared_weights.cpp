@@ -4,6 +4,7 @@
 #include <cstring>
 #include <functional>
 #include <optional>
+#include <stdexcept>
 #include <string>
 #include <unordered_map>
 
@@ -136,8 +137,17 @@ void share_weights(Program &program)
         else if (v.isTensor() && !program.has_state) // it may write to its tensors
             v = one_of_all(v.toTensor());
     }
-    if (program.storages)
-        note_storages(program.constants, *program.storages);
+    note_storages(program.constants, *program.storages);
+}
+
+void require_no_weight(const c10::IValue &written, const Storages &weights)
+{
+    written.visit([&](const c10::IValue &v) {
+        if (v.isTensor() && v.toTensor().defined() && v.toTensor().has_storage() &&
+            weights.count(v.toTensor().storage().unsafeGetStorageImpl()))
+            throw std::runtime_error("the program changes a weight");
+        return false;
+    });
 }
 
 } // namespace swn

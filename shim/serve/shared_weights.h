@@ -22,5 +22,8 @@ const struct swn_serving_services *library();
 /* Also forgets constants that no step reads: the module itself, whose tensors would stay otherwise. */
 void share_weights(Program &program);
 
+/* What a step is about to write to is no tensor of `weights`, nor has one in it: requests share those. Throws. */
+void require_no_weight(const c10::IValue &written, const Storages &weights);
+
 } // namespace swn
 #endif

@@ -46,6 +46,7 @@ struct Step {
     /* Of an operator or an opaque step: it is known all that it writes to and hands on, and it may write to one of the
      * request's values. */
     bool is_told = false, writes = false;
+    std::vector<size_t> written; /* of an operator: arguments that must be no weights when it runs */
 };
 
 /* Who runs it has to expect anything. */
@@ -96,7 +97,7 @@ struct Program {
     std::unique_ptr<swn_tape, TapeFree> tape;
     std::vector<Step> steps;
     std::vector<c10::IValue> constants; /* weights among them: the model's own tensors */
-    std::shared_ptr<Storages> storages; /* of the constants, where steps look at what they write to; or NULL */
+    std::shared_ptr<Storages> storages; /* of the constants: steps look whether they write to one */
     std::vector<Input> inputs;
     std::vector<uint32_t> unread; /* inputs that nothing reads */
     std::vector<Symbol> symbols;

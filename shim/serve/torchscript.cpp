@@ -5,8 +5,10 @@
 // walked. No tensor's data is looked at: that would read weights. What a flat list cannot say (loops, branches that
 // depend on the request, calls that cannot be inlined) becomes one opaque step, which PyTorch's interpreter runs as a
 // whole.
+#include "shim/serve/kept_values.h"
 #include "shim/serve/program_builder.h"
 #include "shim/serve/served_operators.h"
+#include "shim/serve/silent_operators.h"
 #include "shim/serve/wire_tensors.h"
 
 #include <algorithm>
@@ -19,8 +21,8 @@
 #include <torch/csrc/jit/api/module.h>
 #include <torch/csrc/jit/ir/constants.h>
 #include <torch/csrc/jit/ir/ir.h>
+#include <torch/csrc/jit/passes/autocast.h>
 #include <torch/csrc/jit/passes/dead_code_elimination.h>
-#include <torch/csrc/jit/passes/inline_fork_wait.h>
 #include <torch/csrc/jit/passes/inliner.h>
 #include <torch/csrc/jit/passes/lower_tuples.h>
 #include <torch/csrc/jit/runtime/operator.h>
@@ -37,76 +39,11 @@ using torch::jit::Node;
 using torch::jit::Value;
 namespace prim = c10::prim;
 
-bool is_fixed(const c10::IValue &v)
-{
-    return v.isNone() || v.isBool() || v.isInt() || v.isDouble() || v.isString() || v.isDevice();
-}
-
-/* Whether values of the type hold no tensor. */
-bool is_scalar_type(const c10::TypePtr &type)
-{
-    switch (type->kind()) {
-    case c10::TypeKind::IntType:
-    case c10::TypeKind::FloatType:
-    case c10::TypeKind::BoolType:
-    case c10::TypeKind::NumberType:
-    case c10::TypeKind::ComplexType:
-    case c10::TypeKind::StringType:
-    case c10::TypeKind::NoneType:
-    case c10::TypeKind::DeviceObjType:
-        return true;
-    case c10::TypeKind::ListType:
-    case c10::TypeKind::OptionalType:
-    case c10::TypeKind::TupleType:
-        for (const auto &inner : type->containedTypes())
-            if (!is_scalar_type(inner))
-                return false;
-        return true;
-    default:
-        return false;
-    }
-}
-
 swn_tape_kind kind_of(const c10::TypePtr &type)
 {
     if (type->kind() == c10::TypeKind::TensorType)
         return SWN_TAPE_TENSOR;
     return is_scalar_type(type) ? SWN_TAPE_SCALAR : SWN_TAPE_OTHER;
-}
-
-/* Whether the schema says all of what the operator writes to and hands on. */
-bool tells_aliases(const torch::jit::Operator &op)
-{
-    return op.aliasAnalysisKind() == c10::AliasAnalysisKind::FROM_SCHEMA ||
-           op.aliasAnalysisKind() == c10::AliasAnalysisKind::PURE_FUNCTION;
-}
-
-/* The model changes what outlives a request: its steps must not be mixed with those of others. */
-struct HasState {
-};
-
-bool may_write(const Node *n)
-{
-    const torch::jit::Operator *op = n->maybeOperator();
-    if (n->kind() == prim::SetAttr || (op && op->schema().is_mutable()))
-        return true;
-    for (const Block *block : n->blocks())
-        for (const Node *inner : block->nodes())
-            if (may_write(inner))
-                return true;
-    return false;
-}
-
-/* Whether a step of the node may run what the graph does not show: a method of an object, or Python's. */
-bool calls_out(const Node *n)
-{
-    if (n->kind() == prim::CallMethod || n->kind() == prim::CallFunction || n->kind() == prim::PythonOp)
-        return true;
-    for (const Block *block : n->blocks())
-        for (const Node *inner : block->nodes())
-            if (calls_out(inner))
-                return true;
-    return false;
 }
 
 /* Whether a node and the blocks in it do nothing but compute or fail. */
@@ -148,6 +85,18 @@ bool is_plain_operator(const Node *n)
     return op && n->kind() != c10::aten::wait && !op->schema().is_vararg();
 }
 
+/* The arguments that the schema says are written to. */
+std::vector<size_t> written_by(const c10::FunctionSchema &schema)
+{
+    std::vector<size_t> written;
+    for (size_t i = 0; i < schema.arguments().size(); i++) {
+        const auto *alias = schema.arguments()[i].alias_info();
+        if (alias && alias->isWrite())
+            written.push_back(i);
+    }
+    return written;
+}
+
 /* An error names the functions that nodes were inlined from, which are the compilation unit's: it must live as long. */
 struct OwnedCode {
     std::shared_ptr<torch::jit::CompilationUnit> unit;
@@ -171,10 +120,8 @@ class Builder : ProgramBuilder
     void emit(Node *n);
     void emit_opaque(Node *n);
     std::shared_ptr<torch::jit::Code> code_of(const std::shared_ptr<Graph> &graph, const std::string &name) const;
-    bool may_be_kept(const Value *v);
-    bool look_whether_kept(const Value *v);
-    bool updates_statistics(const Node *n);
-    void refuse_writes(Node *n);
+    void inline_calls();
+    bool inline_forks();
     void append_node(Step step, const std::vector<Ref> &in, const Node *n);
     void emit_whole();
     void add_inputs();
@@ -186,16 +133,59 @@ class Builder : ProgramBuilder
     torch::jit::Method forward_;
     std::shared_ptr<Graph> graph_;
     std::unordered_map<const Value *, Ref> refs_;
-    std::unordered_map<const Value *, bool> kept_; /* what may_be_kept has found */
+    KeptValues kept_;
 };
 
-Builder::Builder(const torch::jit::Module &module) : module_(module), forward_(module_.get_method("forward"))
+/* Appends the forks of a block at any depth. */
+void find_forks(Block *block, std::vector<Node *> &forks)
+{
+    for (Node *n : block->nodes()) {
+        if (n->kind() == prim::fork)
+            forks.push_back(n);
+        for (Block *inner : n->blocks())
+            find_forks(inner, forks);
+    }
+}
+
+Builder::Builder(const torch::jit::Module &module)
+    : module_(module), forward_(module_.get_method("forward")), kept_([this](const Value *v) { return known(v); })
 {
     graph_ = forward_.graph()->copy();
-    torch::jit::Inline(*graph_);
-    torch::jit::InlineForkWait(graph_);
+    inline_calls();
+    torch::jit::Autocast(graph_); // as PyTorch does before it runs a graph
     torch::jit::LowerSimpleTuples(graph_);
     torch::jit::EliminateDeadCode(graph_);
+}
+
+/* Each fork's graph takes its place, and its result that of waiting for it. False: there is none, or there is one whose
+ * future is used for something else. Such a model runs as a whole, with its forks. */
+bool Builder::inline_forks()
+{
+    std::vector<Node *> forks;
+    find_forks(graph_->block(), forks);
+    for (const Node *fork : forks)
+        for (const auto &use : fork->output()->uses())
+            if (use.user->kind() != c10::aten::wait)
+                return false;
+    for (Node *fork : forks) {
+        torch::jit::WithInsertPoint at(fork);
+        Value *result = torch::jit::insertGraph(*graph_, *fork->g(c10::attr::Subgraph), fork->inputs()).at(0);
+        const auto uses = fork->output()->uses(); // a copy
+        for (const auto &use : uses) {
+            use.user->output()->replaceAllUsesWith(result);
+            use.user->destroy();
+        }
+        fork->destroy();
+    }
+    return !forks.empty();
+}
+
+/* The graph of a fork has calls and forks of its own. */
+void Builder::inline_calls()
+{
+    do
+        torch::jit::Inline(*graph_);
+    while (inline_forks());
 }
 
 Ref Builder::ref(const Value *v)
@@ -235,15 +225,19 @@ bool Builder::decide(Node *n)
         return false;
     Block *taken = n->blocks()[condition->toBool() ? 0 : 1];
     walk(taken);
-    for (size_t i = 0; i < n->outputs().size(); i++)
+    for (size_t i = 0; i < n->outputs().size(); i++) {
         refs_[n->outputs()[i]] = ref(taken->outputs()[i]);
+        kept_.is_like(n->outputs()[i], taken->outputs()[i]);
+    }
     return true;
 }
 
-/* Computes what depends on constants alone, if its result cannot change and no tensor is looked into. */
+/* Computes what depends on constants alone, if its result cannot change and no tensor is looked into. A string could be
+ * of any length. */
 bool Builder::fold(Node *n)
 {
-    if (!n->blocks().empty() || n->outputs().size() != 1 || n->hasSideEffects() || n->isNondeterministic())
+    if (!n->blocks().empty() || n->outputs().size() != 1 || n->hasSideEffects() || n->isNondeterministic() ||
+        n->output()->type()->kind() == c10::TypeKind::StringType)
         return false;
     const torch::jit::Operator *op = n->maybeOperator();
     if (!op || op->schema().is_mutable() || op->schema().is_vararg())
@@ -269,8 +263,10 @@ bool Builder::fold(Node *n)
 
 void Builder::walk(Block *block)
 {
-    for (Node *n : block->nodes())
+    for (Node *n : block->nodes()) {
         walk_node(n);
+        kept_.note(n);
+    }
 }
 
 void Builder::walk_node(Node *n)
@@ -301,134 +297,10 @@ void Builder::walk_node(Node *n)
         emit(n);
 }
 
-/* What a node and the blocks in it read from outside. */
-void read_from_outside(const Node *n, std::unordered_set<const Value *> &inside, std::vector<Value *> &outside)
-{
-    auto add = [&](Value *v) {
-        if (inside.insert(v).second)
-            outside.push_back(v);
-    };
-    for (Value *v : const_cast<Node *>(n)->inputs())
-        add(v);
-    for (const Block *block : n->blocks()) {
-        for (const Value *v : block->inputs())
-            inside.insert(v);
-        for (const Node *inner : block->nodes()) {
-            read_from_outside(inner, inside, outside);
-            for (const Value *v : inner->outputs())
-                inside.insert(v);
-        }
-        for (Value *v : const_cast<Block *>(block)->outputs())
-            add(v);
-    }
-}
-
-/* Whether the node is a constant that is or may have in it a tensor. */
-bool is_kept_constant(const Node *n)
-{
-    if (n->kind() != prim::Constant)
-        return false;
-    auto v = torch::jit::toIValue(n->output());
-    return v && !is_fixed(*v) && !v->isIntList() && !v->isDoubleList() && !v->isBoolList();
-}
-
-/* Whether a block of the node, at any depth, has such a constant. */
-bool has_kept_constant(const Node *n)
-{
-    for (const Block *block : n->blocks())
-        for (const Node *inner : block->nodes()) {
-            if (is_kept_constant(inner) || has_kept_constant(inner))
-                return true;
-        }
-    return false;
-}
-
-/* Whether v is, looks into, or has in it what belongs to the model and not to the request. */
-bool Builder::may_be_kept(const Value *v)
-{
-    auto found = kept_.find(v);
-    if (found == kept_.end())
-        found = kept_.emplace(v, look_whether_kept(v)).first;
-    return found->second;
-}
-
-bool Builder::look_whether_kept(const Value *v)
-{
-    auto any_input = [&](const Node *n, auto &&counts) {
-        for (size_t i = 0; i < n->inputs().size(); i++)
-            if (counts(i) && may_be_kept(n->inputs()[i]))
-                return true;
-        return false;
-    };
-    if (const c10::IValue *what = known(v))
-        return !is_fixed(*what);
-    const Node *n = v->node();
-    const torch::jit::Operator *op = n->maybeOperator();
-    if (n->kind() == prim::Param)
-        return false; // inputs are copies of the request's own
-    if (is_kept_constant(n))
-        return true;
-    if (n->kind() == prim::If)
-        return may_be_kept(n->blocks()[0]->outputs()[v->offset()]) ||
-               may_be_kept(n->blocks()[1]->outputs()[v->offset()]);
-    if (!n->blocks().empty()) { // what its blocks read is none of its inputs
-        std::unordered_set<const Value *> inside;
-        std::vector<Value *> outside;
-        read_from_outside(n, inside, outside);
-        return has_kept_constant(n) ||
-               std::any_of(outside.begin(), outside.end(), [&](const Value *o) { return may_be_kept(o); });
-    }
-    if (!op || op->schema().is_vararg() || !tells_aliases(*op))
-        return any_input(n, [](size_t) { return true; });
-    const auto &returns = op->schema().returns();
-    if (v->offset() >= returns.size() || !returns[v->offset()].alias_info())
-        return false;
-    const auto &arguments = op->schema().arguments();
-    return any_input(n, [&](size_t i) { return i < arguments.size() && arguments[i].alias_info(); });
-}
-
-/* A norm that is told to train. */
-bool Builder::updates_statistics(const Node *n)
-{
-    if (keeps_statistics(n->kind().toQualString()) && n->inputs().size() > 5) {
-        const c10::IValue *mean = known(n->inputs()[3]), *trains = known(n->inputs()[5]);
-        return !(mean && mean->isNone()) && !(trains && trains->isBool() && !trains->toBool());
-    }
-    for (const Block *block : n->blocks())
-        for (const Node *inner : block->nodes())
-            if (updates_statistics(inner))
-                return true;
-    return false;
-}
-
-/* Throws HasState for a node that writes to what outlives the request. */
-void Builder::refuse_writes(Node *n)
-{
-    const torch::jit::Operator *op = n->maybeOperator();
-    bool tells = op && n->blocks().empty() && tells_aliases(*op) && !op->schema().is_vararg();
-    if (updates_statistics(n))
-        throw HasState();
-    if (!may_write(n))
-        return;
-    for (size_t i = 0; tells && i < n->inputs().size() && i < op->schema().arguments().size(); i++) {
-        const auto *alias = op->schema().arguments()[i].alias_info();
-        if (alias && alias->isWrite() && may_be_kept(n->inputs()[i]))
-            throw HasState();
-    }
-    if (tells)
-        return;
-    std::unordered_set<const Value *> inside;
-    std::vector<Value *> outside;
-    read_from_outside(n, inside, outside);
-    for (const Value *v : outside)
-        if (may_be_kept(v))
-            throw HasState();
-}
-
 void Builder::emit(Node *n)
 {
     Step step;
-    refuse_writes(n);
+    kept_.refuse_changes(n);
     step.name = n->kind().toQualString();
     if (!n->blocks().empty())
         return emit_opaque(n);
@@ -456,7 +328,8 @@ void Builder::emit(Node *n)
     } else if (is_plain_operator(n)) {
         step.op = n->getOperation();
         step.is_told = tells_aliases(n->getOperator());
-        step.writes = n->getOperator().schema().is_mutable();
+        step.writes = n->getOperator().schema().is_mutable() || silent_writes(step.name);
+        step.written = written_by(n->getOperator().schema());
     } else {
         return emit_opaque(n);
     }
@@ -566,9 +439,13 @@ bool Builder::describe_by(Input &input, const Node *user)
         const c10::IValue *transposed = user->kind() == conv ? known(user->inputs()[6]) : &no;
         if (!transposed || !transposed->isBool() || name.rfind("aten::conv_tr", 0) == 0)
             return false;
+        int64_t channels = weight->size(0);
+        if (groups->toInt() < 1 ||
+            (!transposed->toBool() && __builtin_mul_overflow(weight->size(1), groups->toInt(), &channels)))
+            return false;
         t.rank = static_cast<uint32_t>(weight->dim());
         std::fill(t.shape, t.shape + t.rank, -1);
-        t.shape[1] = transposed->toBool() ? weight->size(0) : weight->size(1) * groups->toInt();
+        t.shape[1] = channels;
         t.element = element_of(weight->scalar_type());
         return true;
     }
@@ -599,6 +476,7 @@ std::unique_ptr<Program> Builder::build(bool as_a_whole)
         emit_whole();
     else
         walk(graph_->block());
+    program_->storages = std::make_shared<Storages>();
     program_->result = ref(graph_->outputs()[0]);
     program_->result_type = graph_->outputs()[0]->type();
     describe_inputs();

@@ -34,11 +34,22 @@ static int read_model(struct swn_exported_reader *r, json_t *root)
     return rc ? rc : swn_exported_read_guards(r, root);
 }
 
+/* Brackets and commas, those in strings among them. */
+static size_t parts(const char *text, size_t bytes)
+{
+    size_t count = 0;
+
+    for (size_t i = 0; i < bytes; i++)
+        count += text[i] == '[' || text[i] == '{' || text[i] == ',';
+    return count;
+}
+
 int swn_exported_read(struct swn_exported **out, const char *model, size_t model_bytes, const char *weights,
                       size_t weights_bytes, const char *constants, size_t constants_bytes, char why[SWN_EXPORTED_WHY])
 {
     const char *texts[] = {model, weights, constants}, *names[] = {"the model", "the weights", "the constants"};
-    size_t sizes[] = {model_bytes, weights_bytes, constants_bytes}, i;
+    size_t sizes[] = {model_bytes, weights_bytes, constants_bytes}, text = SWN_EXPORTED_TEXT, most = SWN_EXPORTED_PARTS;
+    size_t i, count;
     struct swn_exported_reader r = {.why = why};
     int rc = 0;
 
@@ -51,11 +62,14 @@ int swn_exported_read(struct swn_exported **out, const char *model, size_t model
     for (i = 0; !rc && i < 3; i++) {
         json_error_t error;
 
-        if (sizes[i] > SWN_EXPORTED_TEXT)
+        count = sizes[i] <= text ? parts(texts[i], sizes[i]) : 0;
+        if (sizes[i] > text || count > most)
             rc = swn_exported_refuse(&r, "the text of %s is too long", names[i]);
         else if (!(r.memory->roots[i] = json_loadb(texts[i], sizes[i], JSON_REJECT_DUPLICATES, &error)))
             rc =
                 swn_exported_refuse(&r, "the text of %s is no JSON: line %d: %.100s", names[i], error.line, error.text);
+        text -= rc ? 0 : sizes[i];
+        most -= rc ? 0 : count;
     }
     if (!rc)
         rc = swn_exported_read_weights(&r, r.memory->roots[1], &r.e->weights);

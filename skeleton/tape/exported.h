@@ -11,8 +11,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define SWN_EXPORTED_TEXT (256u << 20) /* bytes of one text */
-#define SWN_EXPORTED_COUNT (1u << 20)  /* nodes, values, weights, items of one list */
+/* Of the texts together: their bytes; their brackets and commas, each of which stands for up to 128 bytes of memory. */
+#define SWN_EXPORTED_TEXT (64u << 20)
+#define SWN_EXPORTED_PARTS (4u << 20)
+#define SWN_EXPORTED_COUNT (1u << 20) /* nodes, values, weights, items of one list */
 #define SWN_EXPORTED_RANK 16
 #define SWN_EXPORTED_WHY 512
 

@@ -115,6 +115,8 @@ static int read_dimension(struct swn_exported_reader *r, json_t *j, struct swn_e
         return rc;
     if (rc || *text)
         *d = (struct swn_exported_dimension){.any = 1};
+    else if (!d->factor && d->size < 0)
+        return swn_exported_refuse(r, "a size is below 0");
     return 0;
 }
 

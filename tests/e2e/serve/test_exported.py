@@ -46,6 +46,10 @@ def test_what_does_not_fit_is_refused(run):
     assert values["equal"] == 'bad_input: input "y": dimension 0 is 4, and must be 3 as other dimensions of the request say'
     assert values["state"].startswith("unreadable: ") and "state" in values["state"]
     assert values["hidden 0"] == values["hidden 1"] == "failed: the program changes a weight"
+    assert values["foreach"].startswith("unreadable: ") and "the program changes a weight, so it has a state" in values["foreach"]
+    assert values["foreach view"] == "failed: the program changes a weight"
+    assert values["statistics"].startswith("unreadable: ") and "the program changes a weight, so it has a state" in values["statistics"]
+    assert values["text"].startswith("unreadable: ") and values["text"].endswith("is too long")
     assert values["cut"].startswith("unreadable: neither a TorchScript file nor one of torch.export")
     assert values["weights"].startswith("unreadable: neither a TorchScript file nor one of torch.export")
     assert values["compiled"].startswith("unreadable: this is a package of AOTInductor")

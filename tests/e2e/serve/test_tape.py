@@ -39,6 +39,27 @@ def test_tape_has_the_bits_of_forward_within_a_budget(torch):
     checked(run)
 
 
+# What has a state is one group for that reason; the others are cut, or have nothing to cut.
+STATELESS = {"ForkedFunction": 1, "ForkedForks": 3, "Dictionary": 1, "Nested": 1, "Listed": 1, "OwnThings": 3}
+
+
+def test_what_outlives_a_request_is_what_it_is_to_pytorch(torch):
+    """Changes that no step shows are seen: by lists and dictionaries, by operators that return an argument, by forks, calls and
+    blocks that begin and end. What is the request's own is no such change, and the model is cut."""
+    run = harness.plain(torch, "outliving", str(backend(torch)))
+    checked(run)
+    values = run.record["values"]
+    for name in [name.split(":")[0] for name in values if name.endswith(": groups")]:
+        assert values[f"{name}: groups"] >= STATELESS.get(name, 1), name
+        assert name in STATELESS or name == "long" or values[f"{name}: groups"] == 1, name
+    assert not [value for name, value in values.items() if name.endswith(": error") and name != "Unlisted: error"], values
+    assert values["Unlisted: error"] == "failed: the program changes a weight"
+    assert values["Nested: described"] == values["Nested: named"] == ["OUTPUT__0", "OUTPUT__1__0", "OUTPUT__1__1"]
+    assert values["Dictionary: described"] == values["Listed: described"] == []
+    assert values["LongText: MiB"] < 256
+    assert values["NegativeGroups: described"] == [["x", None, []]]
+
+
 def test_models_that_touch_files_are_refused(torch):
     """Wherever in their code they do, before any of it has run."""
     values = harness.plain(torch, "forbidden", str(backend(torch))).record["values"]

@@ -1,6 +1,9 @@
 """Models as files of torch.export: what module() of the saved program and the model itself compute, and the tape of the
 same file, as a whole and with two requests in turns at every cut. argv: the serve backend, then names of FORMS or of
 torchvision's models."""
+import json
+import zipfile
+
 import torch
 from torch import nn
 from torch.export import Dim
@@ -110,6 +113,38 @@ class Hidden(Stateful):
         return x + self.calls
 
 
+class Shifted(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("w", torch.ones(4))
+
+    def forward(self, x):
+        return x + self.w
+
+
+def node(operator, inputs, outputs=()):
+    return {"name": operator, "target": f"torch.ops.aten.{operator}.default", "inputs": [{"name": name, "arg": arg, "kind": 1} for name, arg in inputs],
+            "outputs": [{"as_tensor": {"name": name}} for name in outputs], "metadata": {}, "is_hop_single_tensor_return": None}
+
+
+def spoiled(file, *nodes, text=""):
+    """The file of Shifted with these nodes before its own, and with more text."""
+    with zipfile.ZipFile(file) as whole, zipfile.ZipFile("spoiled.pt2", "w", zipfile.ZIP_DEFLATED) as to:
+        for name in whole.namelist():
+            content = whole.read(name)
+            if name.endswith("models/model.json"):
+                model = json.loads(content)
+                graph = model["graph_module"]["graph"]
+                graph["nodes"][:0] = nodes
+                for one in (name for each in nodes for output in each["outputs"] for name in output["as_tensor"].values()):
+                    graph["tensor_values"][one] = graph["tensor_values"]["x"]
+                content = json.dumps(model)
+            elif name.endswith("constants_config.json"):
+                content = content + text.encode()
+            to.writestr(name, content)
+    return "spoiled.pt2"
+
+
 def rows(seed):
     return (_models.rows(seed, 3, 64),)
 
@@ -195,6 +230,17 @@ if "refused" in names:
     file = save("v", Hidden().eval(), (torch.ones(4),), None)
     for number, model in enumerate([backend.load(file), backend.load(file)]):
         record.value(f"hidden {number}", refused(model, torch.ones(4)))
+    # A list that is written to, and an operator that does not say what it writes to.
+    file = save("w", Shifted().eval(), (torch.ones(4),), None)
+    weight, view, x = ({"as_tensor": {"name": name}} for name in ("b_w", "view", "x"))
+    record.value("foreach", refused(backend.load, spoiled(file, node("_foreach_zero_", [("self", {"as_tensors": [{"name": "b_w"}]})]))))
+    model = backend.load(spoiled(file, node("alias", [("self", weight)], ["view"]),
+                                 node("_foreach_zero_", [("self", {"as_tensors": [{"name": "x"}, {"name": "view"}]})])))
+    record.value("foreach view", refused(model, torch.ones(4)))
+    record.value("statistics", refused(backend.load, spoiled(file, node(
+        "batch_norm_update_stats", [("input", x), ("running_mean", weight), ("running_var", {"as_none": True}), ("momentum", {"as_float": 1.0})],
+        ["mean", "var"]))))
+    record.value("text", refused(backend.load, spoiled(file, text=" " * (4 << 20))))
     with open("r.pt2", "rb") as whole, open("cut.pt2", "wb") as cut:
         cut.write(whole.read()[:-200])
     record.value("cut", refused(backend.load, "cut.pt2"))

@@ -127,6 +127,9 @@ static void what_is_wrong_is_said(void **state)
     refused(t, MODEL, "\"guards_code\": []", "\"guards_code\": [\"L['x'].size()[2] >= 5\"]", "condition");
     refused(t, MODEL, "\"as_int\": 4", "\"as_int\": 99999999999999999999999", "no JSON");
     refused(t, WEIGHTS, "\"as_int\": 4", "\"as_int\": -4", "size");
+    refused(t, WEIGHTS, "{\"as_int\": 4}", "{\"as_expr\": {\"expr_str\": \"Integer(-4)\"}}", "below 0");
+    refused(t, WEIGHTS, "{\"as_int\": 4}",
+            "{\"as_expr\": {\"expr_str\": \"Add(Integer(4), Mul(Integer(-2), Integer(3)))\"}}", "below 0");
     refused(t, WEIGHTS, "\"use_pickle\": false", "\"use_pickle\": true", "pickled");
     refused(t, WEIGHTS, "weight_0", "../weight_0", "no record");
     refused(t, WEIGHTS, "\"config\"", "\"other\"", "missing");
@@ -167,6 +170,26 @@ static void no_part_of_a_text_does_harm(void **state)
                          -EINVAL);
 }
 
+/* Each value takes many times the memory of its text. */
+static void texts_of_too_many_values_are_refused(void **state)
+{
+    const struct texts *t = *state;
+    struct texts other = *t;
+    struct swn_exported *e = NULL;
+    char why[SWN_EXPORTED_WHY];
+
+    other.text[CONSTANTS] = malloc(SWN_EXPORTED_PARTS + 3);
+    assert_non_null(other.text[CONSTANTS]);
+    memset(other.text[CONSTANTS], ',', SWN_EXPORTED_PARTS + 2);
+    other.text[CONSTANTS][SWN_EXPORTED_PARTS + 2] = '\0';
+    assert_int_equal(read_texts(&other, &e, why), -EINVAL);
+    assert_non_null(strstr(why, "too long"));
+    other.text[CONSTANTS][SWN_EXPORTED_PARTS / 2] = '\0'; /* few enough, and no JSON */
+    assert_int_equal(read_texts(&other, &e, why), -EINVAL);
+    assert_non_null(strstr(why, "no JSON"));
+    free(other.text[CONSTANTS]);
+}
+
 static void any_byte_may_be_another(void **state)
 {
     const struct texts *t = *state;
@@ -193,7 +216,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_real_file_is_understood), cmocka_unit_test(what_is_wrong_is_said),
         cmocka_unit_test(conditions_bound_symbols),  cmocka_unit_test(no_part_of_a_text_does_harm),
-        cmocka_unit_test(any_byte_may_be_another),
+        cmocka_unit_test(any_byte_may_be_another),   cmocka_unit_test(texts_of_too_many_values_are_refused),
     };
 
     return cmocka_run_group_tests(tests, setup, teardown);
