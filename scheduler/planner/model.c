@@ -253,14 +253,12 @@ static int from_store(struct swn_model *m, const char *path, const struct swn_pr
 static int looks_like_a_profile(const char *path)
 {
     char head[512] = "";
-    size_t length = sizeof head - 1, got = 0;
     int fd = swn_open_regular(&swn_io_sys, path, 0, NULL);
     if (fd < 0)
         return 0;
-    for (ssize_t n = 1; n > 0 && got<length; got += n> 0 ? (size_t)n : 0)
-        n = read(fd, head + got, length - got);
+    ssize_t got = read(fd, head, sizeof head - 1);
     close(fd);
-    return head[strspn(head, " \t\r\n")] == '{' && strstr(head, "\"kind\"") && strstr(head, "\"schema\"");
+    return got > 0 && head[strspn(head, " \t\r\n")] == '{' && strstr(head, "\"kind\"") && strstr(head, "\"schema\"");
 }
 
 static int load(struct swn_model *m, const char *path, const struct swn_profile *times, char why[SWN_MODEL_WHY])
