@@ -38,6 +38,7 @@ struct swn_pool {
     struct swn_frame *ring_first, *ring_last; /* of those that the plan does not keep, in the same order */
     size_t seen, seen_from, seen_upto;        /* frames that are also mapped elsewhere; the range of their slots */
     unsigned refusals;
+    unsigned most_room; /* for parts, of any frame that was given back */
     int huge;
 };
 
@@ -222,16 +223,21 @@ int swn_pool_is_full(const struct swn_pool *p)
     return !p->free;
 }
 
+/* 0 or -ENOMEM. */
+static int make_room(struct swn_frame *f, unsigned room)
+{
+    struct swn_part *parts = room > f->room ? realloc(f->parts, room * sizeof *parts) : f->parts;
+    if (!parts)
+        return room > f->room ? -ENOMEM : 0;
+    f->parts = parts;
+    f->room = room > f->room ? room : f->room;
+    return 0;
+}
+
 struct swn_part *swn_pool_part(struct swn_frame *f)
 {
-    if (f->n == f->room) {
-        unsigned room = f->room ? 2 * f->room : 2;
-        struct swn_part *parts = realloc(f->parts, room * sizeof *parts);
-        if (!parts)
-            return NULL;
-        f->parts = parts;
-        f->room = room;
-    }
+    if (f->n == f->room && make_room(f, f->room ? 2 * f->room : 2))
+        return NULL;
     f->parts[f->n] = (struct swn_part){.frame = f};
     return &f->parts[f->n++];
 }
@@ -244,6 +250,19 @@ struct swn_part *swn_pool_part_of(const struct swn_frame *f, const struct swn_ra
     return NULL;
 }
 
+/* Gives the frames that wait to be taken as much room as any has needed: which of them gets the chunk with the most
+ * parts depends on the order in which reads end, and a pass that is like the one before takes no memory. Without memory
+ * the room is made when it is needed. */
+static void share_room(struct swn_pool *p, struct swn_frame *f)
+{
+    if (f->room > p->most_room) {
+        p->most_room = f->room;
+        for (struct swn_frame *g = p->spare; g; g = g->next)
+            make_room(g, p->most_room);
+    }
+    make_room(f, p->most_room);
+}
+
 void swn_pool_put(struct swn_pool *p, struct swn_frame *f)
 {
     unlink_frame(p, f);
@@ -254,6 +273,7 @@ void swn_pool_put(struct swn_pool *p, struct swn_frame *f)
     p->free++;
     p->taken--;
     p->kept -= f->pinned_by_plan != 0;
+    share_room(p, f);
     f->next = p->spare;
     p->spare = f;
 }

@@ -547,6 +547,29 @@ static void small_pages(void **state)
 #test " (huge)", test, setup_huge, teardown, NULL                                                              \
     }
 
+/* Which frame gets the chunk with the most parts depends on the order of reads. That shall take no memory in a pass
+ * that is like the one before. */
+static void room_of_others(void **state)
+{
+    (void)state;
+    struct swn_frame *few = swn_pool_take(pool, 0, 0), *many = swn_pool_take(pool, 1, unit), *late;
+    assert_non_null(few);
+    assert_non_null(many);
+    for (unsigned i = 0; i < 5; i++)
+        assert_non_null(swn_pool_part(many));
+    assert_non_null(swn_pool_part(few));
+    swn_pool_put(pool, few);
+    swn_pool_put(pool, many);
+    few = swn_pool_take(pool, 2, 2 * unit);
+    many = swn_pool_take(pool, 3, 3 * unit);
+    assert_true(few->room >= 5 && many->room >= 5);
+    late = swn_pool_take(pool, 4, 4 * unit);
+    assert_non_null(late);
+    swn_pool_put(pool, late);
+    late = swn_pool_take(pool, 5, 5 * unit);
+    assert_true(late && late->room >= 5);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -561,6 +584,7 @@ int main(void)
         BOTH(nothing_between),
         cmocka_unit_test_setup_teardown(stress, setup_small, teardown),
         cmocka_unit_test_setup_teardown(no_more_memory, setup_small, teardown),
+        cmocka_unit_test_setup_teardown(room_of_others, setup_small, teardown),
         cmocka_unit_test(collapsed),
         cmocka_unit_test_setup_teardown(huge_pages, setup_huge, teardown),
         cmocka_unit_test_setup_teardown(small_pages, setup_huge, teardown),
