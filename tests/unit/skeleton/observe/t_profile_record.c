@@ -90,6 +90,7 @@ static void check(const struct swn_profile *p)
     CHECK(p->layer_count == WEIGHTS);
     CHECK(p->passes >= PASSES && p->latency_s > 0);
     size_t first = 0;
+    double op_s = 0, compute_s = 0;
     while (first < WEIGHTS && p->layers[first].l.bytes >= WEIGHT_BYTES + 65536)
         first++;
     for (size_t i = 0; i < WEIGHTS; i++) { /* a cycle: it may begin anywhere */
@@ -97,9 +98,14 @@ static void check(const struct swn_profile *p)
         /* its own small parameters and operations, and those up to the next weight */
         CHECK(l->l.bytes == WEIGHT_BYTES + i * 65536 + 8 * (i % 3) + 4);
         CHECK(l->l.compute_s > 0 && l->l.depth == 1 + i % 3 + 1);
-        CHECK(l->op_s > 0 && l->op_s < l->l.compute_s); /* each operator has others behind it */
+        CHECK(l->op_s > 0);
+        op_s += l->op_s;
+        compute_s += l->l.compute_s;
         CHECK(l->l.flops == 100 * (i + 1) + (i + 1 < WEIGHTS ? 10 : 1000));
     }
+    /* Each operator has others behind it. Of one weight alone both are medians of different passes, and may differ by
+     * what a busy machine does. */
+    CHECK(op_s < compute_s);
 }
 
 static void profile_path(char *path, size_t size)
