@@ -208,7 +208,7 @@ static void release(struct search *s)
 
 struct task {
     uint64_t pair_bytes; /* of two neighbouring blocks at most; 0: as few as can be */
-    size_t least;        /* so many blocks, or more where pair_bytes needs more */
+    size_t least;        /* the number of blocks, unless pair_bytes needs more */
     size_t blocks;       /* the result; without pair_bytes `least` */
     size_t *first;       /* NULL: only the number is wanted */
 };

@@ -30,7 +30,7 @@ enum swn_model_state {
 /* How many engines have died while they loaded or ran a model, and when the last one did. */
 struct swn_deaths {
     unsigned count;
-    unsigned kills_loading; /* in a row: somebody else killed the engine that loaded it */
+    unsigned kills_loading; /* engines in a row that somebody else killed while they loaded it */
     uint64_t last_ns;
 };
 

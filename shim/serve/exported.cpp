@@ -548,7 +548,7 @@ std::unique_ptr<Program> ExportBuilder::build()
     return std::move(program_);
 }
 
-/* So long texts may be in any file, if somebody has compressed it. */
+/* The bytes of text that a file may hold even where the file, compressed by somebody, is shorter. */
 constexpr size_t kTextFree = 1 << 20;
 
 /* `room`: how long it may be; what is left then. */

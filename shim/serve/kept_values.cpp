@@ -67,7 +67,7 @@ template <class Function> bool any_node(const Node *n, Function &&is_it)
     return false;
 }
 
-/* What a call that cannot be inlined writes to, nobody knows. */
+/* Calls that cannot be inlined: the graph does not show what they write to. */
 bool is_call(const Node *n)
 {
     return n->kind() == prim::CallMethod || n->kind() == prim::CallFunction || n->kind() == prim::PythonOp;

@@ -365,11 +365,13 @@ def test_set_asks_the_daemon_of_the_process(runtime, tmp_path):
     assert process.requests[-1] == {"op": "set", "budget": 32 << 20}
 
 
-def test_set_by_root_for_another_user():
-    """As under sudo -E: neither past the daemon of that user, nor told that it does not answer."""
+@contextlib.contextmanager
+def of_another_user(serve):
+    """A child process of another user calls serve(runtime, told), which writes a byte to the pipe `told` when it is ready.
+    Yields (the child's runtime directory, its PID, the pipe's other end)."""
     if os.geteuid() != 0:
         pytest.skip("needs a second user")
-    with tempfile.TemporaryDirectory(prefix="swnd-", dir="/tmp") as place:
+    with tempfile.TemporaryDirectory(prefix="swnu-", dir="/tmp") as place:
         os.chmod(place, 0o755)
         runtime = pathlib.Path(place) / "run"
         runtime.mkdir(mode=0o700)
@@ -380,25 +382,34 @@ def test_set_by_root_for_another_user():
             with contextlib.suppress(BaseException):
                 os.setresgid(65534, 65534, 65534)
                 os.setresuid(65534, 65534, 65534)
-                daemon = Fake(runtime, "swapnetd", {"schema": 1, "processes": [{"pid": os.getpid()}], "budget_bytes": 1 << 26,
-                                                    "urgency": 1})
-                Fake(runtime, os.getpid(), stats(os.getpid(), daemon_socket=str(runtime / "swapnet" / "swapnetd.sock")))
-                os.write(told, b".")
-                while len(daemon.requests) < 2:
-                    time.sleep(0.01)
-                os.write(told, json.dumps(daemon.requests).encode())
+                serve(runtime, told)
                 time.sleep(60)
             os._exit(0)
         try:
             assert os.read(ready, 1) == b"."
-            result = ctl("set", pid, "budget=64M", env={"XDG_RUNTIME_DIR": str(runtime)})
-            assert result.returncode == 0 and "64.0 MiB" in result.stdout, result
-            assert json.loads(os.read(ready, 1000))[1] == {"op": "set", "budget": 64 << 20, "pid": pid}
+            yield runtime, pid, ready
         finally:
             os.kill(pid, signal.SIGKILL)
             os.waitpid(pid, 0)
             os.close(ready)
             os.close(told)
+
+
+def test_set_by_root_for_another_user():
+    """As under sudo -E: neither past the daemon of that user, nor told that it does not answer."""
+    def serve(runtime, told):
+        daemon = Fake(runtime, "swapnetd", {"schema": 1, "processes": [{"pid": os.getpid()}], "budget_bytes": 1 << 26,
+                                            "urgency": 1})
+        Fake(runtime, os.getpid(), stats(os.getpid(), daemon_socket=str(runtime / "swapnet" / "swapnetd.sock")))
+        os.write(told, b".")
+        while len(daemon.requests) < 2:
+            time.sleep(0.01)
+        os.write(told, json.dumps(daemon.requests).encode())
+
+    with of_another_user(serve) as (runtime, pid, answers):
+        result = ctl("set", pid, "budget=64M", env={"XDG_RUNTIME_DIR": str(runtime)})
+        assert result.returncode == 0 and "64.0 MiB" in result.stdout, result
+        assert json.loads(os.read(answers, 1000))[1] == {"op": "set", "budget": 64 << 20, "pid": pid}
 
 
 def test_status_of_some(runtime):
@@ -507,40 +518,14 @@ def test_status_of_one_that_is_another(runtime):
     assert changed.returncode == 0 and changed.stdout.startswith("process 900003: "), changed
 
 
-@contextlib.contextmanager
-def of_another_user(*names):
-    """A runtime directory in which sockets of those names belong to nobody, and answer as the process 1 does not."""
-    if os.geteuid() != 0:
-        pytest.skip("needs a second user")
-    with tempfile.TemporaryDirectory(prefix="swnu-", dir="/tmp") as place:
-        os.chmod(place, 0o755)
-        runtime = pathlib.Path(place) / "run"
-        runtime.mkdir(mode=0o700)
-        os.chown(runtime, 65534, 65534)
-        ready, told = os.pipe()
-        pid = os.fork()
-        if not pid:
-            with contextlib.suppress(BaseException):
-                os.setresgid(65534, 65534, 65534)
-                os.setresuid(65534, 65534, 65534)
-                for name in names:
-                    Fake(runtime, name, {"schema": 1, "processes": []} if name == "swapnetd" else stats(name, name="trainer"))
-                os.write(told, b".")
-                time.sleep(60)
-            os._exit(0)
-        try:
-            assert os.read(ready, 1) == b"."
-            yield runtime
-        finally:
-            os.kill(pid, signal.SIGKILL)
-            os.waitpid(pid, 0)
-            os.close(ready)
-            os.close(told)
-
-
 def test_status_by_root_of_another_user():
     """As under sudo -E: what a user says of a process that is not the user's does not count, and is no error unless asked for."""
-    with of_another_user(1, "swapnetd") as runtime:
+    def serve(runtime, told):
+        Fake(runtime, 1, stats(1, name="trainer"))
+        Fake(runtime, "swapnetd", {"schema": 1, "processes": []})
+        os.write(told, b".")
+
+    with of_another_user(serve) as (runtime, _, _):
         result = status(runtime, "-o", "json")
         assert (result.returncode, result.stderr) == (0, "") and not ours(json.loads(result.stdout), 1)
         result = status(runtime, "-o", "json", "1")
