@@ -375,6 +375,15 @@ void engine_reads_arrive(void)
     }
 }
 
+struct swn_counters engine_counters(void)
+{
+    struct swn_engine *e = &swn_engine_one;
+    pthread_mutex_lock(&e->lock);
+    struct swn_counters counters = e->counters;
+    pthread_mutex_unlock(&e->lock);
+    return counters;
+}
+
 void engine_is_empty(void)
 {
     struct swn_engine *e = &swn_engine_one;

@@ -95,6 +95,8 @@ int redirect_stderr(int fd);
 
 /* Waits until no frame is being read into. */
 void engine_reads_arrive(void);
+/* The engine's counters, copied under its lock: the fetch thread counts too. */
+struct swn_counters engine_counters(void);
 /* Checks that nothing is left behind by tensors that are all gone. */
 void engine_is_empty(void);
 

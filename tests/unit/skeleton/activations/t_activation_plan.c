@@ -140,7 +140,7 @@ static void settled(void *arg)
         bytes += swn_round_up(large.bytes[k], SWN_GRANULE);
     CHECK(steady(&before));
     CHECK(after.placed == before.placed + 10 * bytes);
-    CHECK(e->counters.over_budget_peak == 0);
+    CHECK(engine_counters().over_budget_peak == 0);
     end();
 }
 
@@ -190,7 +190,7 @@ static void huge_pages(void *arg)
     for (unsigned i = 0; i < 4; i++)
         pass(0, &large, -1, NULL, NULL);
     CHECK(steady(&before));
-    CHECK(e->counters.over_budget_peak == 0);
+    CHECK(engine_counters().over_budget_peak == 0);
     end();
 }
 

@@ -95,7 +95,7 @@ static void random_walk(void *arg)
     CHECK(passes_done >= before + 3);
     stop = 1;
     pthread_join(thread, NULL);
-    CHECK(e->counters.over_budget_peak == 0);
+    CHECK(engine_counters().over_budget_peak == 0);
     for (unsigned i = 0; i < WEIGHTS; i++) {
         CHECK(tensor_right(&weights[i], weights[i].own));
         tensor_free(&weights[i]);
@@ -225,11 +225,11 @@ static void above_the_old_limit_too(void *arg)
     CHECK(swn_engine_set_budget(12 * MIB, 100, &change) == -EAGAIN);
     CHECK(tensor_make(&second, 6 * MIB, 2));
     op_open(&other, in + 1, uses, 1);
-    CHECK(e->budget.target < e->budget.limit && !e->counters.over_budget_peak);
+    CHECK(e->budget.target < e->budget.limit && !engine_counters().over_budget_peak);
     CHECK(swn_engine_set_budget(10 * MIB, 0, &change) == -EAGAIN); /* still on its way from the first */
     e->config.strict = 1;
     CHECK(!tensor_make(&third, 10 * MIB, 3)); /* 32 MiB, and the window */
-    CHECK(e->counters.over_budget_peak >= 4 * MIB && e->counters.over_budget_peak < 12 * MIB);
+    CHECK(engine_counters().over_budget_peak >= 4 * MIB && engine_counters().over_budget_peak < 12 * MIB);
     e->config.strict = 0;
     CHECK(tensor_make(&third, 10 * MIB, 3));
     op_close(&op);
@@ -255,7 +255,7 @@ static void changes_while_weights_leave(void *arg)
             set(budget = i % 16 == 7 ? 9 * MIB : 14 * MIB);
     }
     CHECK(e->writes.behind); /* which there is once something has been */
-    CHECK(e->counters.over_budget_peak == 0);
+    CHECK(engine_counters().over_budget_peak == 0);
     for (unsigned i = 0; i < WEIGHTS; i++) {
         CHECK(tensor_right(&weights[i], weights[i].own));
         tensor_free(&weights[i]);

@@ -139,7 +139,7 @@ static void obeys_and_confirms(void *arg)
     CHECK(m->seq == 2 && m->resident <= 10 * MIB);
     for (unsigned i = 0; i < 8; i++)
         pass();
-    CHECK(e->counters.peak_resident <= 64 * MIB && swn_engine_resident(e) <= 10 * MIB);
+    CHECK(engine_counters().peak_resident <= 64 * MIB && swn_engine_resident(e) <= 10 * MIB);
     lease(3, 100 * MIB); /* more than the user allows */
     m = hear(SWN_WIRE_ACK);
     CHECK(m->seq == 3 && budget_now() == 64 * MIB);

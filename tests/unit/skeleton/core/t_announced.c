@@ -47,7 +47,7 @@ static void begin(void)
 
 static void end(void)
 {
-    CHECK(e->counters.over_budget_peak == 0 && e->counters.peak_resident <= BUDGET);
+    CHECK(engine_counters().over_budget_peak == 0 && engine_counters().peak_resident <= BUDGET);
     for (unsigned i = 0; i < WEIGHTS; i++)
         tensor_free(&weights[i]);
     engine_is_empty();
@@ -75,10 +75,10 @@ static void is_read_ahead(void *arg)
     engine_reads_arrive();
     for (unsigned i = 0; i < 6; i++)
         CHECK(tensor_in_frames(&weights[order[i]]));
-    stalls = e->counters.stalls;
+    stalls = engine_counters().stalls;
     for (unsigned i = 0; i < 6; i++)
         op_read(&weights[order[i]]);
-    CHECK(e->counters.stalls == stalls);
+    CHECK(engine_counters().stalls == stalls);
     end();
 }
 
@@ -96,12 +96,12 @@ static void goes_on_as_memory_is_free(void *arg)
     for (; tensor_in_frames(&weights[order[first]]); first++)
         CHECK(first < WEIGHTS);
     CHECK(first >= 3);
-    uint64_t stalls = e->counters.stalls;
+    uint64_t stalls = engine_counters().stalls;
     for (unsigned i = 0; i < 2 * WEIGHTS; i++) {
         op_read(&weights[order[i]]);
         engine_reads_arrive();
     }
-    CHECK(e->counters.stalls == stalls);
+    CHECK(engine_counters().stalls == stalls);
     end();
 }
 
@@ -277,10 +277,10 @@ static void many_weights_are_read_ahead(void *arg)
     swn_serving_announce(list, MANY, 0);
     engine_reads_arrive();
     CHECK(tensor_in_frames(&many[MANY / 2]) && tensor_in_frames(&many[MANY - 1]));
-    uint64_t stalls = e->counters.stalls;
+    uint64_t stalls = engine_counters().stalls;
     for (size_t i = 0; i < MANY; i++)
         op_read(&many[i]);
-    CHECK(e->counters.stalls == stalls);
+    CHECK(engine_counters().stalls == stalls);
     for (size_t i = 0; i < MANY; i++)
         tensor_free(&many[i]);
     engine_is_empty();

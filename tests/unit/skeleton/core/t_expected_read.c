@@ -108,7 +108,7 @@ static void written(void *arg)
     tensor_stamp(&loaded[1], loaded[1].own, 7);
     then();
     CHECK(!swn_expected_read_bytes(e));
-    CHECK(swn_engine_resident(e) <= BUDGET && !e->counters.over_budget_peak);
+    CHECK(swn_engine_resident(e) <= BUDGET && !engine_counters().over_budget_peak);
     all_right();
     if (loaded[1].own)
         tensor_free(&loaded[1]);

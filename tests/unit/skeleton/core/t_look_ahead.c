@@ -40,11 +40,11 @@ static void looks_only_to_replace(void *arg)
     uint64_t read = 0;
     for (unsigned pass = 0; pass < PASSES; pass++) {
         looks = 0;
-        read = e->counters.swap_ins;
+        read = engine_counters().swap_ins;
         for (unsigned i = 0; i < WEIGHTS; i++)
             op_read(&weights[i]);
     }
-    read = e->counters.swap_ins - read;
+    read = engine_counters().swap_ins - read;
     fprintf(stderr, "%u operators, %u reads, all frames looked at %u times\n", WEIGHTS, (unsigned)read, looks);
     CHECK(e->plan.planned && read >= STREAMED && looks < WEIGHTS / 2);
     for (unsigned i = 0; i < WEIGHTS; i++)

@@ -118,7 +118,7 @@ static void life(void *second_thread)
         for (unsigned i = 0; i < have; i++)
             tensor_free(&weights[i]);
         CHECK(swn_engine_one.ops.open == NULL);
-        CHECK(swn_engine_one.counters.live_bytes == 0);
+        CHECK(engine_counters().live_bytes == 0);
     }
     if (!atomic_load(&fault.fired))
         _exit(NOTHING_FAILED);

@@ -81,8 +81,8 @@ static void at_its_own_address(void *arg)
         op_close(&op);
     }
     CHECK(mapped > 10 * WEIGHTS);
-    CHECK(e->counters.over_budget_peak == 0);
-    CHECK(e->counters.peak_resident <= BUDGET);
+    CHECK(engine_counters().over_budget_peak == 0);
+    CHECK(engine_counters().peak_resident <= BUDGET);
     free_weights();
 }
 
@@ -111,7 +111,7 @@ static void input_comes_back(void *arg)
             plans = e->plan.made;
         CHECK(pass <= 16 || atomic_load(&r->state) == SWN_RESIDENT);
     }
-    CHECK(e->plan.planned && e->plan.made == plans && e->counters.over_budget_peak == 0);
+    CHECK(e->plan.planned && e->plan.made == plans && engine_counters().over_budget_peak == 0);
     tensor_free(&input);
     free_weights();
 }
@@ -132,7 +132,7 @@ static void plan_in_mid_pass(void *arg)
                 e->plan.dirty = 1;
             CHECK(pass < 8 || (e->plan.planned && e->nonweight.planned >= 2 * MIB));
         }
-    CHECK(e->plan.made > 10 && e->counters.over_budget_peak == 0);
+    CHECK(e->plan.made > 10 && engine_counters().over_budget_peak == 0);
     free_weights();
 }
 
@@ -458,7 +458,7 @@ static void two_in_one_operator(void *arg)
         CHECK(tensor_make(&all[i], sizes[i % EACH], i + 1));
     uint64_t misses = 0;
     for (unsigned pass = 0; pass < 12; pass++) {
-        misses = pass < 9 ? e->counters.window_misses : misses;
+        misses = pass < 9 ? engine_counters().window_misses : misses;
         for (unsigned i = 0; i < LAYERS * EACH; i += EACH) {
             struct tensor *both[] = {&all[i], &all[i + 1]};
             struct swn_op op;
@@ -470,7 +470,7 @@ static void two_in_one_operator(void *arg)
             op_read(&all[i + 3]);
         }
     }
-    CHECK(e->plan.planned && e->counters.window_misses == misses);
+    CHECK(e->plan.planned && engine_counters().window_misses == misses);
 }
 
 static void two_in_one_operator_at_any_budget(void **state)

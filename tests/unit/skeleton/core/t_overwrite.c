@@ -33,7 +33,7 @@ static struct swn_range *begin(void)
 
 static void end(void)
 {
-    CHECK(e->counters.peak_resident <= BUDGET && !e->counters.over_budget_peak &&
+    CHECK(engine_counters().peak_resident <= BUDGET && !engine_counters().over_budget_peak &&
           atomic_load(&e->nonweight.small_bytes) == 0);
     for (unsigned i = 0; i < MANY; i++) {
         CHECK(tensor_right(&tensors[i], tensors[i].own));

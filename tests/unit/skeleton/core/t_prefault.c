@@ -97,7 +97,7 @@ static void left_before(void *arg)
         CHECK(*(unsigned char *)(t[0].own + i) == 7);
     for (unsigned i = 1; i < 6; i++)
         CHECK(tensor_right(&t[i], t[i].own));
-    CHECK(e->counters.peak_resident <= BUDGET && !e->counters.over_budget_peak);
+    CHECK(engine_counters().peak_resident <= BUDGET && !engine_counters().over_budget_peak);
     for (unsigned i = 0; i < 6; i++)
         tensor_free(&t[i]);
 }

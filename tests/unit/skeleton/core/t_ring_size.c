@@ -53,7 +53,7 @@ static void begin_planned(void)
 static void end(void)
 {
     passes(3);
-    CHECK(e->counters.over_budget_peak == 0 && e->counters.peak_resident <= BUDGET);
+    CHECK(engine_counters().over_budget_peak == 0 && engine_counters().peak_resident <= BUDGET);
     for (unsigned i = 0; i < WEIGHTS; i++)
         tensor_free(&weights[i]);
     engine_is_empty();

@@ -54,7 +54,8 @@ static unsigned left_out(unsigned stride)
                 op_read(&weights[i]);
     unsigned n = shared(&kept);
     fprintf(stderr, "in steps of %u: %u chunks are shared, of which %u stay\n", stride, n, kept);
-    CHECK(e->plan.planned && n >= WEIGHTS / 3 && e->counters.over_budget_peak == 0 && e->counters.window_misses == 0);
+    CHECK(e->plan.planned && n >= WEIGHTS / 3 && engine_counters().over_budget_peak == 0 &&
+          engine_counters().window_misses == 0);
     for (unsigned i = 0; i < WEIGHTS; i++)
         tensor_free(&weights[i]);
     engine_is_empty();

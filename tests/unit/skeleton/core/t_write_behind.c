@@ -107,7 +107,7 @@ static void within_the_budget(void *arg)
     begin(2);
     make(0, WEIGHTS);
     CHECK(e->writes.behind);
-    CHECK(e->counters.peak_resident <= BUDGET && !e->counters.over_budget_peak);
+    CHECK(engine_counters().peak_resident <= BUDGET && !engine_counters().over_budget_peak);
     all_right();
     drain();
     all_right();
@@ -276,7 +276,7 @@ static void disk_full(void *arg)
     atomic_store(&write_err, *(int *)arg);
     make(WEIGHTS / 2 + 4, WEIGHTS);
     drain();
-    CHECK(e->counters.over_budget_peak && e->said.full);
+    CHECK(engine_counters().over_budget_peak && e->said.full);
     all_right();
     atomic_store(&write_err, 0);
     free_all();

@@ -19,7 +19,6 @@
 #define WEIGHT_BYTES MIB
 #define BUDGET (12 * MIB)
 
-static struct swn_engine *const e = &swn_engine_one;
 static struct tensor weights[WEIGHTS];
 static struct swn_device_memory *held[WEIGHTS];
 static void *at[WEIGHTS];
@@ -119,7 +118,7 @@ static void with(const char *device, int err, int buffers)
         CHECK(!swn_device_close(held[i], NULL, NULL));
         tensor_free(&weights[i]);
     }
-    CHECK(e->counters.live_bytes == 0);
+    CHECK(engine_counters().live_bytes == 0);
 }
 
 static int has_buffers(const char *device)

@@ -119,13 +119,13 @@ static int sleeps_of_passes(int count)
         CHECK(tensor_make(&weights[i], MIB, 1 + i));
     for (unsigned i = 0; i < WEIGHTS; i++)
         op_read(&weights[i]);
-    uint64_t before = swn_engine_one.counters.swap_ins;
+    uint64_t before = engine_counters().swap_ins;
     set_up(count, 0);
     atomic_store(&sleeps, 0);
     for (unsigned pass = 0; pass < 3; pass++)
         for (unsigned i = 0; i < WEIGHTS; i++)
             op_read(&weights[i]);
-    CHECK(swn_engine_one.counters.swap_ins > before + WEIGHTS);
+    CHECK(engine_counters().swap_ins > before + WEIGHTS);
     return atomic_load(&sleeps);
 }
 

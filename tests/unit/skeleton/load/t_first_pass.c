@@ -54,7 +54,7 @@ static void load_all(int fd)
         CHECK(swn_load_read(fd, (void *)weights[i].own, WEIGHT_BYTES, off) == (ssize_t)WEIGHT_BYTES);
         weights[i].stamp = i + 100;
     }
-    CHECK(e->counters.deferred == WEIGHTS * WEIGHT_BYTES);
+    CHECK(engine_counters().deferred == WEIGHTS * WEIGHT_BYTES);
     swn_engine_after_alloc();
     grow_old();
 }
@@ -111,7 +111,7 @@ static void in_store_order(void *arg)
     for (unsigned pass = 0; pass < 4; pass++)
         for (unsigned i = 0; i < WEIGHTS; i++)
             op_read(&weights[i]);
-    CHECK(e->plan.planned && !e->counters.over_budget_peak);
+    CHECK(e->plan.planned && !engine_counters().over_budget_peak);
     tensor_free(small);
     for (unsigned i = 0; i < WEIGHTS; i++)
         tensor_free(&weights[i]);
@@ -181,7 +181,7 @@ static void as_in_the_layer_before(void *arg)
     /* Another order than that of the layers: the bytes are right all the same. */
     for (unsigned i = 0; i < WEIGHTS; i++)
         read_mapped(WEIGHTS - 1 - i);
-    CHECK(swn_engine_resident(e) <= BUDGET && !e->counters.over_budget_peak);
+    CHECK(swn_engine_resident(e) <= BUDGET && !engine_counters().over_budget_peak);
 }
 
 static void write_mapped(unsigned i)
@@ -231,7 +231,7 @@ static void budget_shrinks(void *arg)
         CHECK(swn_engine_resident(e) <= after);
         op_read(&weights[i]);
     }
-    CHECK(swn_engine_resident(e) <= after && !e->counters.over_budget_peak);
+    CHECK(swn_engine_resident(e) <= after && !engine_counters().over_budget_peak);
     CHECK(tensor_right(&cache, cache.own));
 }
 

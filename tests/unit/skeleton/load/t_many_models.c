@@ -61,7 +61,7 @@ static void begin(const unsigned sizes[MODELS])
 
 static void end(void)
 {
-    CHECK(e->counters.over_budget_peak == 0 && e->counters.peak_resident <= BUDGET);
+    CHECK(engine_counters().over_budget_peak == 0 && engine_counters().peak_resident <= BUDGET);
     CHECK(swn_spilled_so_far(e) == 0);
 }
 
@@ -82,7 +82,7 @@ static struct answer ask(unsigned which, int is_told)
     uint64_t wait_ns, before;
 
     swn_serving_progress(&before, &wait_ns);
-    a.stalls = e->counters.stalls;
+    a.stalls = engine_counters().stalls;
     if (m->shared)
         all[n++] = m->shared;
     for (unsigned i = 0; i < m->n; i++)
@@ -101,7 +101,7 @@ static struct answer ask(unsigned which, int is_told)
     }
     swn_serving_progress(&a.read, &wait_ns);
     a.read -= before;
-    a.stalls = e->counters.stalls - a.stalls;
+    a.stalls = engine_counters().stalls - a.stalls;
     return a;
 }
 

@@ -117,7 +117,7 @@ static void no_gap(void *arg)
         for (unsigned k = 1; !f->pending && k < f->n; k++, shared++)
             CHECK(f->parts[k - 1].at + f->parts[k - 1].bytes == f->parts[k].at);
     swn_unlock(&e->lock);
-    CHECK(shared > 0 && e->counters.window_misses == 0);
+    CHECK(shared > 0 && engine_counters().window_misses == 0);
 }
 
 /* A store that nobody announces, into the page that two weights share: each keeps its bytes, the new ones too. */
@@ -135,7 +135,7 @@ static void stored_in_between(void *arg)
     }
     for (unsigned i = 0; i < WEIGHTS; i++)
         use(i, SWN_USE_WEIGHT, i == AT ? TAIL : 0, 3);
-    CHECK(!e->counters.over_budget_peak);
+    CHECK(!engine_counters().over_budget_peak);
 }
 
 /* An operator that writes the whole tensor. */

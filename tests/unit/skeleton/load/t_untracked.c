@@ -63,7 +63,7 @@ static void weights_count_from_their_second_read_on(void *arg)
     use_often(b, 2 * MIB, SWN_USE_WEIGHT);
     use_often(a, MIB, SWN_USE_WEIGHT);
     CHECK(counted() == 3 * MIB);
-    CHECK(e->counters.untracked == 0); /* that is of tensors */
+    CHECK(engine_counters().untracked == 0); /* that is of tensors */
 }
 IN_A_CHILD(weights_count_from_their_second_read_on, 60)
 

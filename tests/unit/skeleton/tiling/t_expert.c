@@ -110,11 +110,11 @@ static double share_read(size_t budget, uint32_t (*router)(uint64_t *state))
     begin(budget);
     tokens(80, router, &state);
     CHECK(e->plan.planned && e->plan.experts_room);
-    uint64_t before = fetched(), misses = e->counters.window_misses, strays = e->res.fallback_pages;
+    uint64_t before = fetched(), misses = engine_counters().window_misses, strays = e->res.fallback_pages;
     uint64_t routed = tokens(160, router, &state);
     double share = (double)(fetched() - before) / (double)routed;
-    CHECK(e->counters.window_misses == misses && e->res.fallback_pages == strays);
-    CHECK(e->counters.over_budget_peak == 0 && e->counters.peak_resident <= budget);
+    CHECK(engine_counters().window_misses == misses && e->res.fallback_pages == strays);
+    CHECK(engine_counters().over_budget_peak == 0 && engine_counters().peak_resident <= budget);
     end();
     return share;
 }
@@ -202,7 +202,7 @@ static void wrong_hints(void *arg)
         op_close(&op);
         op_read(t); /* as a weight like any other */
     }
-    CHECK(e->counters.over_budget_peak == 0);
+    CHECK(engine_counters().over_budget_peak == 0);
     end();
 }
 

@@ -76,7 +76,7 @@ static void right_bytes(void *arg)
         CHECK(tensor_right(&tensor, tensor.own));
         op_read(&tensor);
     }
-    CHECK(e->counters.peak_resident <= BUDGET && !e->counters.over_budget_peak &&
+    CHECK(engine_counters().peak_resident <= BUDGET && !engine_counters().over_budget_peak &&
           atomic_load(&e->nonweight.small_bytes) == 0);
     /* Whoever stores by its own address is right, too. */
     tensor_stamp(&tensor, tensor.own, 9);

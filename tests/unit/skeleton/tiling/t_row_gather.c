@@ -124,8 +124,9 @@ static void only_their_pages(void *arg)
         random_rows(rows, MOST, &state);
         CHECK(look_up(rows, MOST) == 1);
     }
-    CHECK(e->res.fallback_pages == 0 && e->counters.peak_resident <= BUDGET && e->counters.over_budget_peak == 0);
-    CHECK(e->counters.rows == 3 + 5 * MOST);
+    CHECK(e->res.fallback_pages == 0 && engine_counters().peak_resident <= BUDGET &&
+          engine_counters().over_budget_peak == 0);
+    CHECK(engine_counters().rows == 3 + 5 * MOST);
     CHECK(e->nonweight.small_bytes == 0);
     end();
 }
@@ -249,8 +250,8 @@ static void no_such_row(void *arg)
             random_rows(rows, 64, &state);
             int64_t right = rows[i * 13];
             rows[i * 13] = wrong[i];
-            uint64_t before = e->counters.rows;
-            CHECK(ask_for(rows, 64, out) == 0 && e->counters.rows == before && !swn_window_self()->looking_up);
+            uint64_t before = engine_counters().rows;
+            CHECK(ask_for(rows, 64, out) == 0 && engine_counters().rows == before && !swn_window_self()->looking_up);
             rows[i * 13] = right;
             CHECK(look_up(rows, 64) == 1);
         }
@@ -318,7 +319,7 @@ static void rows_come_through_the_mapping_where_the_disk_fails(void *arg)
     CHECK(look_up(rows, 64) == 1);
     atomic_store(&broken, 0);
     uint64_t strays = e->res.fallback_pages;
-    CHECK(e->counters.read_errors > 0 && e->said.read && strays > 0);
+    CHECK(engine_counters().read_errors > 0 && e->said.read && strays > 0);
     CHECK(look_up(rows, 64) == 1 && e->res.fallback_pages == strays);
     end();
 }
@@ -350,7 +351,7 @@ static void forked(void *arg)
 static uint64_t rows_so_far(void)
 {
     pthread_mutex_lock(&e->lock);
-    uint64_t rows = e->counters.rows;
+    uint64_t rows = engine_counters().rows;
     pthread_mutex_unlock(&e->lock);
     return rows;
 }

@@ -100,11 +100,11 @@ static void slice_by_slice(void *arg)
     CHECK(e->plan.planned && large[0].own);
     CHECK(swn_tensor_of(swn_arena_find(e->arena, large[0].own))->sliced);
     CHECK(swn_tensor_of(swn_arena_find(e->arena, large[0].own))->slice_unit == UNIT);
-    CHECK(e->counters.over_budget_peak == 0 && e->counters.peak_resident <= BUDGET);
-    uint64_t strays = e->res.fallback_pages, misses = e->counters.window_misses;
+    CHECK(engine_counters().over_budget_peak == 0 && engine_counters().peak_resident <= BUDGET);
+    uint64_t strays = e->res.fallback_pages, misses = engine_counters().window_misses;
     for (unsigned i = 0; i < 4; i++)
         pass();
-    CHECK(e->res.fallback_pages == strays && e->counters.window_misses == misses);
+    CHECK(e->res.fallback_pages == strays && engine_counters().window_misses == misses);
     end();
 }
 
@@ -238,7 +238,7 @@ static void again_in_one_operator(void *arg)
     for (unsigned i = 0; i < 3; i++)
         CHECK(op_take_slices(&op, t, ROW_BYTES, SIZE_MAX) > 4);
     op_close(&op);
-    CHECK(e->counters.over_budget_peak == 0);
+    CHECK(engine_counters().over_budget_peak == 0);
     pass();
     end();
 }
@@ -287,7 +287,7 @@ static void weight_that_leaves_later_is_sliced(void *arg)
     CHECK(atomic_load(&swn_arena_find(e->arena, large[0].own)->state) == SWN_FILE_BACKED);
     for (unsigned i = 0; i < 3; i++)
         pass();
-    CHECK(e->counters.window_misses == 0 && e->res.fallback_pages == 0);
+    CHECK(engine_counters().window_misses == 0 && e->res.fallback_pages == 0);
     end();
 }
 
@@ -356,7 +356,7 @@ static void shape_refused_once_is_sliced_next_time(void *arg)
         passes(4);
         CHECK(swn_tensor_of(range_of(0))->slice_unit == UNIT && product(&large[0], SIZE_MAX) > 4);
     }
-    CHECK(e->plan.made == plans && e->counters.over_budget_peak == 0);
+    CHECK(e->plan.made == plans && engine_counters().over_budget_peak == 0);
     end();
 }
 
@@ -382,7 +382,7 @@ static void shape_that_recurs_gets_longer_slices(void *arg)
         read_small();
         CHECK(product(&large[0], SIZE_MAX) > 1 && product(&large[1], SIZE_MAX) > 1);
     }
-    CHECK(e->plan.made == plans && e->counters.over_budget_peak == 0);
+    CHECK(e->plan.made == plans && engine_counters().over_budget_peak == 0);
     end();
 }
 
@@ -555,7 +555,7 @@ static void storm_of_threads_has_right_slices(void *arg)
         CHECK(pthread_create(&t[i], NULL, storm, (void *)i) == 0);
     for (unsigned i = 0; i < 3; i++)
         CHECK(pthread_join(t[i], NULL) == 0);
-    CHECK(e->counters.slices > 0);
+    CHECK(engine_counters().slices > 0);
     end();
 }
 

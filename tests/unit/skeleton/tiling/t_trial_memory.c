@@ -41,7 +41,7 @@ static void repeats_itself(void *arg)
     at[BYTES] = 200; /* written to one place, it is in all of them */
     CHECK(at[0] == 200 && at[PERIOD] == 200);
     swn_trial_unmap((void *)at, BYTES + 1, PERIOD);
-    CHECK(e->nonweight.small_bytes == 0 && e->counters.over_budget_peak == 0);
+    CHECK(e->nonweight.small_bytes == 0 && engine_counters().over_budget_peak == 0);
     engine_is_empty();
 }
 
@@ -57,7 +57,7 @@ static void within_the_budget(void *arg)
     swn_engine_pin((void *)used.own, used.len);
     CHECK(!swn_trial_room(8 * MIB));
     CHECK(!swn_trial_map(BYTES, 8 * MIB) && e->nonweight.small_bytes == 0);
-    CHECK(e->counters.over_budget_peak == 0 && e->counters.peak_resident <= BUDGET);
+    CHECK(engine_counters().over_budget_peak == 0 && engine_counters().peak_resident <= BUDGET);
     swn_engine_unpin((void *)used.own, used.len);
     tensor_free(&idle);
     tensor_free(&used);
@@ -79,7 +79,7 @@ static void not_in_vain(void *arg)
     CHECK(!swn_trial_room(6 * MIB) && !swn_trial_map(BYTES, 6 * MIB) && e->nonweight.small_bytes == 0 && !e->pool);
     CHECK(state_of(&idle) == SWN_RESIDENT && swn_spilled_so_far(e) == 0);
     CHECK(swn_trial_room(3 * MIB) && state_of(&idle) == SWN_FILE_BACKED); /* the pool takes 2 */
-    CHECK(e->counters.over_budget_peak == 0);
+    CHECK(engine_counters().over_budget_peak == 0);
     swn_engine_unpin((void *)used.own, used.len);
     tensor_free(&idle);
     tensor_free(&used);
@@ -147,7 +147,7 @@ static void kept_weights_stay(void *arg)
     CHECK(after.streamed_bytes == before.streamed_bytes && e->plan.made == plans && !e->plan.dirty);
     passes(20, ask);
     CHECK(e->plan.made > plans && e->nonweight.planned >= 8 * MIB && !e->plan.dirty);
-    CHECK(e->counters.over_budget_peak == 0 && e->counters.peak_resident <= 16 * MIB);
+    CHECK(engine_counters().over_budget_peak == 0 && engine_counters().peak_resident <= 16 * MIB);
     for (unsigned i = 0; i < WEIGHTS; i++)
         tensor_free(&weights[i]);
     engine_is_empty();
@@ -182,7 +182,7 @@ static void folded_tensors(void *arg)
     CHECK(!swn_trial_free(&n) && !swn_trial_free((char *)at[0] + SWN_PAGE));
     for (unsigned i = 0; i < n; i++)
         CHECK(swn_trial_free(at[i]) && !swn_trial_free(at[i]));
-    CHECK(e->nonweight.small_bytes == 0 && e->counters.over_budget_peak == 0);
+    CHECK(e->nonweight.small_bytes == 0 && engine_counters().over_budget_peak == 0);
     engine_is_empty();
 }
 
