@@ -348,20 +348,12 @@ static void forked(void *arg)
     CHECK(pid > 0 && waitpid(pid, &status, 0) == pid && status == 0);
 }
 
-static uint64_t rows_so_far(void)
-{
-    pthread_mutex_lock(&e->lock);
-    uint64_t rows = engine_counters().rows;
-    pthread_mutex_unlock(&e->lock);
-    return rows;
-}
-
 /* On a fast machine it would be done before the table has left for the first time. */
 static void *reader(void *arg)
 {
     uint64_t state = (uint64_t)(uintptr_t)arg;
     int64_t rows[128];
-    for (unsigned i = 0; i < STORM_PASSES || !rows_so_far(); i++) {
+    for (unsigned i = 0; i < STORM_PASSES || !engine_counters().rows; i++) {
         random_rows(rows, 128, &state);
         look_up(rows, 128);
         op_read(&small[i % SMALL]);
