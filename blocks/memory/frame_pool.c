@@ -37,6 +37,7 @@ struct swn_pool {
     struct swn_frame *first, *last, *spare;
     struct swn_frame *ring_first, *ring_last; /* of those that the plan does not keep, in the same order */
     size_t seen, seen_from, seen_upto;        /* frames that are also mapped elsewhere; the range of their slots */
+    uint64_t changes;                         /* frames taken and put */
     unsigned refusals;
     unsigned most_room; /* for parts, of any frame that was given back */
     int huge;
@@ -215,7 +216,13 @@ struct swn_frame *swn_pool_take(struct swn_pool *p, uint64_t chunk, uintptr_t ad
     link_last(p, f);
     link_ring(p, f, p->ring_last);
     p->table[chunk].frame = f;
+    p->changes++;
     return f;
+}
+
+uint64_t swn_pool_changes(const struct swn_pool *p)
+{
+    return p->changes;
 }
 
 int swn_pool_is_full(const struct swn_pool *p)
@@ -269,6 +276,7 @@ void swn_pool_put(struct swn_pool *p, struct swn_frame *f)
     if (!f->pinned_by_plan)
         unlink_ring(p, f);
     p->table[f->chunk].frame = NULL;
+    p->changes++;
     p->slots[f->slot] = SLOT_FREE;
     p->free++;
     p->taken--;

@@ -86,6 +86,8 @@ struct swn_chunk *swn_pool_chunk(struct swn_pool *p, uint64_t chunk);
 struct swn_frame *swn_pool_take(struct swn_pool *p, uint64_t chunk, uintptr_t addr);
 /* Whether the next frame would need new memory. */
 int swn_pool_is_full(const struct swn_pool *p);
+/* Grows whenever a frame is taken or put. */
+uint64_t swn_pool_changes(const struct swn_pool *p);
 /* Adds a part to a frame into which nothing is being read; NULL: no memory for it. Pointers to parts are valid until
  * the next part is added. */
 struct swn_part *swn_pool_part(struct swn_frame *f);

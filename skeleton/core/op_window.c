@@ -74,12 +74,26 @@ static unsigned run_of(struct swn_engine *e, const struct swn_arg *arg, uint64_t
     return n;
 }
 
-/* For a store that has one checksum for each extent. */
+/* Of a store that has one checksum for each extent, not for each part. */
+static int is_unchecked(const struct swn_part *p)
+{
+    return p->range && p->there && !p->mapped && !p->checked;
+}
+
 static void check_whole(struct swn_engine *e, const struct swn_frame *f)
 {
     for (unsigned i = 0; i < f->n; i++)
-        if (f->parts[i].range && f->parts[i].there && !f->parts[i].mapped && !f->parts[i].checked)
+        if (is_unchecked(&f->parts[i]))
             e->features.source->verify(e, f->parts[i].range);
+}
+
+void swn_window_publish_ahead(struct swn_engine *e, struct swn_frame *f)
+{
+    struct swn_range *written; /* stays as it is: whoever reads it makes it resident */
+    for (unsigned i = 0; i < f->n; i++)
+        if (is_unchecked(&f->parts[i]))
+            return;
+    swn_residency_publish(&e->res, &f, 1, &written);
 }
 
 /* Maps the frames that have arrived, of the chunks that arg holds, at their addresses. */
@@ -463,6 +477,10 @@ void swn_window_fork_child(struct swn_engine *e)
         op->unlisted = 1;
     }
     e->ops.open = NULL;
-    for (struct swn_thread_state *t = e->ops.threads; t; t = t->next)
-        t->listed = t == swn_window_self(), t->slicing = 0, t->open = 0; /* its operator never ends here */
+    for (struct swn_thread_state *t = e->ops.threads; t; t = t->next) {
+        t->listed = t == swn_window_self();
+        t->slicing = 0;
+        t->open = 0; /* its operator never ends here */
+        t->walks.settled = 0;
+    }
 }

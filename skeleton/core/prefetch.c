@@ -7,11 +7,13 @@
 #include <string.h>
 
 #include "blocks/memory/publish.h"
+#include "blocks/memory/transition.h"
 #include "skeleton/engine/engine_internal.h"
 #include "base/huge_pages.h"
 #include "skeleton/engine/subsystem.h"
 #include "base/thread.h"
 #include "skeleton/core/eviction.h"
+#include "skeleton/core/op_window.h"
 #include "skeleton/core/prefetch.h"
 #include "skeleton/core/plan.h"
 #include "skeleton/engine/experts.h"
@@ -184,6 +186,8 @@ static void fetch_done(struct swn_fetch_job *job, int err)
         read_failed(e, p, err);
     if (!--f->pending && !swn_frame_is_alive(f))
         swn_pool_put(e->pool, f);
+    else if (!f->pending)
+        swn_window_publish_ahead(e, f);
     swn_spin_wait_tell(&e->spin_wait);
     pthread_cond_broadcast(&e->changed);
     swn_unlock(&e->lock);
@@ -463,6 +467,8 @@ struct ahead {
     uint64_t last;  /* the last chunk that was looked at, plus one */
     uint32_t place; /* as of a reader; never 0 */
     int fetch, missing;
+    int unsure; /* passed bytes that may have to be read soon, though they are not streamed now */
+    int round;  /* has come round to where the thread is */
 };
 
 /* 0: no more fits ahead. */
@@ -496,6 +502,7 @@ static int prefetch_bytes(struct swn_engine *e, struct ahead *a, const struct sw
 {
     size_t unit = swn_pool_unit(e->pool);
     uint64_t end = (r->place + upto + unit - 1) / unit;
+    a->unsure |= !is_fetched(r) && swn_state_of(r) != SWN_RESIDENT;
     for (uint64_t c = (r->place + from) / unit; is_fetched(r) && c < end; c++)
         if (!prefetch_chunk(e, a, r, c))
             return 0;
@@ -622,23 +629,44 @@ static void walk_ahead(struct swn_engine *e, struct ahead *a)
         }
         before = at;
         at = next;
-        if (!(swn_is_mixture(weight->range) ? prefetch_mixture(e, a, weight->range, &list)
-                                            : prefetch_one(e, a, weight->range)))
+        int is_mixture = swn_is_mixture(weight->range);
+        a->unsure |= is_mixture;
+        if (!(is_mixture ? prefetch_mixture(e, a, weight->range, &list) : prefetch_one(e, a, weight->range)))
+            return;
+        a->round = before == t->cursor.before && at == t->cursor.at;
+        if (a->round)
             return;
     }
+}
+
+/* What decides whether a walk finds something missing: where frames are, which ranges are streamed, and the order. */
+static uint64_t state_of(const struct swn_engine *e)
+{
+    return 1 + swn_pool_changes(e->pool) + e->res.turns + swn_access_order_changes(e->weights.order);
+}
+
+/* Whether a walk of t would come round once more and find nothing missing, as its last one did. Where all weights are
+ * kept, walking round them before each operator takes a time that is quadratic in their number: 63 us for each of 1000
+ * weights. */
+static int is_settled(const struct swn_engine *e, const struct swn_thread_state *t)
+{
+    return t->walks.settled == state_of(e) && !t->slicing && !e->ops.announced.count;
 }
 
 void swn_prefetch_run(struct swn_engine *e, struct swn_thread_state *t)
 {
     if (!e->pool || !e->fetch || e->config.without & SWN_WITHOUT_PREFETCH || (!t->cursor.at && !e->ops.announced.room))
         return;
+    t->walks.starved = 0;
+    if (is_settled(e, t))
+        return;
     t->walks.count++; /* what earlier walks wanted is wanted no more */
     size_t share = window_frames(e) / active_threads(e);
-    t->walks.starved = 0;
     for (int fetch = 0, missing = 1; fetch < 2 && missing; fetch++) {
         struct ahead a = {.t = t, .share = share ? share : 1, .place = BEHIND, .fetch = fetch};
         walk_ahead(e, &a);
         missing = a.missing;
+        t->walks.settled = a.round && !missing && !a.unsure ? state_of(e) : 0;
     }
 }
 

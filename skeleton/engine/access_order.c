@@ -15,6 +15,7 @@ struct swn_access_order {
     struct step *steps;
     size_t slots, used;
     uint32_t accesses;
+    uint64_t changes;
 };
 
 #define FIRST_SLOTS ((size_t)1024)
@@ -68,6 +69,7 @@ static size_t recent_steps(const struct swn_access_order *o, uint32_t window)
  * steps stay: a choice by slot would crowd one part of the table until every probe walks through it. */
 static void rebuild(struct swn_access_order *o)
 {
+    o->changes++;
     size_t slots = o->slots;
     uint32_t window = (uint32_t)(4 * o->slots);
     size_t recent = recent_steps(o, window);
@@ -115,6 +117,7 @@ int swn_access_order_record(struct swn_access_order *o, struct swn_cursor *c, ui
             s->at = c->at;
             o->used++;
         }
+        o->changes += (uint64_t)!right;
         s->next = weight;
         s->age = o->accesses;
     }
@@ -144,8 +147,14 @@ size_t swn_access_order_cycle(const struct swn_access_order *o, const struct swn
     return 0;
 }
 
+uint64_t swn_access_order_changes(const struct swn_access_order *o)
+{
+    return o->changes;
+}
+
 void swn_access_order_forget(struct swn_access_order *o, uint32_t weight)
 {
+    o->changes++;
     for (size_t i = 0; i < o->slots; i++)
         if (o->steps[i].next == weight)
             o->steps[i].next = 0;

@@ -37,6 +37,9 @@ uint32_t swn_access_order_next(const struct swn_access_order *o, uint32_t before
 size_t swn_access_order_cycle(const struct swn_access_order *o, const struct swn_cursor *c, uint32_t *weights,
                               size_t max);
 
+/* Grows whenever a prediction changes: as long as it stays, so do the cycles. */
+uint64_t swn_access_order_changes(const struct swn_access_order *o);
+
 /* The weight's range is gone. Steps that mention it are dropped when the table is next rebuilt. */
 void swn_access_order_forget(struct swn_access_order *o, uint32_t weight);
 

@@ -20,7 +20,8 @@ struct swn_frame_use {
 /* How often a thread has walked along the order, to see what it reads next. */
 struct swn_walks {
     uint64_t count;
-    int starved; /* the last walk ended because there was no frame */
+    int starved;      /* the last walk ended because there was no frame */
+    uint64_t settled; /* the state in which the last walk came round and found nothing missing; 0: it did not */
 };
 
 static inline struct swn_frame_use *swn_frame_use(const struct swn_frame *f)

@@ -1,9 +1,12 @@
 /* Description: an operator that reads what is there looks at the frames that it reads next, and not at all that there
- * are; and what an earlier look ahead wanted may leave. */
-/* wraps: swn_now_ns swn_cond_wait_until swn_disk_speed_get swn_engine_op_end swn_pool_first */
+ * are; where nothing is missing it does not look at all; what has been read ahead is mapped by the time its operator
+ * begins; and what an earlier look ahead wanted may leave. */
+/* wraps: swn_now_ns swn_cond_wait_until swn_disk_speed_get swn_engine_op_end swn_pool_first swn_access_order_next */
 #define _GNU_SOURCE
 #include "tests/unit/support/engine_fixture.h"
 #include "tests/unit/support/plan_clock.h"
+
+#include "skeleton/engine/access_order.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -15,6 +18,8 @@
 #define BYTES (2 * MIB)
 #define STREAMED 6u
 #define PASSES 5u
+#define MANY 200u
+#define SMALL ((size_t)192 << 10)
 
 static struct tensor weights[WEIGHTS];
 static struct swn_engine *const e = &swn_engine_one;
@@ -29,6 +34,18 @@ struct swn_frame *__wrap_swn_pool_first(struct swn_pool *p)
 {
     looks++;
     return __real_swn_pool_first(p);
+}
+
+static unsigned steps;
+
+uint32_t __wrap_swn_access_order_next(const struct swn_access_order *o, uint32_t before, uint32_t at);
+uint32_t __real_swn_access_order_next(const struct swn_access_order *o, uint32_t before, uint32_t at);
+
+/* Whoever looks ahead follows the order. */
+uint32_t __wrap_swn_access_order_next(const struct swn_access_order *o, uint32_t before, uint32_t at)
+{
+    steps++;
+    return __real_swn_access_order_next(o, before, at);
 }
 
 static void looks_only_to_replace(void *arg)
@@ -49,6 +66,64 @@ static void looks_only_to_replace(void *arg)
     CHECK(e->plan.planned && read >= STREAMED && looks < WEIGHTS / 2);
     for (unsigned i = 0; i < WEIGHTS; i++)
         tensor_free(&weights[i]);
+    engine_is_empty();
+}
+
+/* The fetch thread maps what it has read, while operators compute. */
+static void what_arrives_is_mapped(void *arg)
+{
+    (void)arg;
+    CHECK(engine_begin((WEIGHTS - STREAMED) * BYTES, SWN_CONFIG_AUTO, NULL) == 0);
+    for (unsigned i = 0; i < WEIGHTS; i++)
+        CHECK(tensor_make(&weights[i], BYTES, i + 1));
+    for (unsigned i = 0; i < PASSES * WEIGHTS; i++)
+        op_read(&weights[i % WEIGHTS]);
+    unsigned parts = 0;
+    for (unsigned i = 0; i < WEIGHTS; i++) {
+        op_read(&weights[i]);
+        engine_reads_arrive();
+        pthread_mutex_lock(&e->lock);
+        for (const struct swn_frame *f = swn_pool_first(e->pool); f; f = f->next)
+            for (unsigned k = 0; k < f->n; k++, parts++)
+                CHECK(f->parts[k].mapped);
+        pthread_mutex_unlock(&e->lock);
+    }
+    CHECK(e->plan.planned && parts > WEIGHTS);
+    for (unsigned i = 0; i < WEIGHTS; i++)
+        tensor_free(&weights[i]);
+    engine_is_empty();
+}
+
+static unsigned steps_of_a_pass(struct tensor *many)
+{
+    steps = 0;
+    for (unsigned i = 0; i < MANY; i++)
+        op_read(&many[i]);
+    return steps;
+}
+
+/* With everything in memory, walking round it at each operator would take time that is quadratic in the weights. When
+ * something has left the next operator looks again. */
+static void looks_while_something_is_missing(void *arg)
+{
+    (void)arg;
+    static struct tensor many[MANY];
+    struct swn_budget_change change;
+    CHECK(engine_begin(MANY * SMALL / 2, SWN_CONFIG_AUTO, NULL) == 0);
+    for (unsigned i = 0; i < MANY; i++)
+        CHECK(tensor_make(&many[i], SMALL, i + 1));
+    steps_of_a_pass(many);
+    CHECK(swn_engine_set_budget(MANY * SMALL * 2 + 64 * MIB, 1000, &change) == 0);
+    for (unsigned pass = 0; pass < 2 * PASSES; pass++)
+        steps_of_a_pass(many);
+    uint64_t read = engine_counters().swap_ins;
+    unsigned there = steps_of_a_pass(many);
+    CHECK(e->plan.planned && engine_counters().swap_ins == read);
+    CHECK(there < 4 * MANY);
+    CHECK(swn_engine_set_budget(MANY * SMALL / 2, 1000, &change) == 0);
+    CHECK(steps_of_a_pass(many) > there && engine_counters().swap_ins > read);
+    for (unsigned i = 0; i < MANY; i++)
+        tensor_free(&many[i]);
     engine_is_empty();
 }
 
@@ -73,6 +148,8 @@ static void wanted_until_the_next_look(void *arg)
 }
 
 IN_A_CHILD(looks_only_to_replace, 30)
+IN_A_CHILD(what_arrives_is_mapped, 30)
+IN_A_CHILD(looks_while_something_is_missing, 30)
 
 static void test_wanted_until_the_next_look(void **state)
 {
@@ -81,7 +158,8 @@ static void test_wanted_until_the_next_look(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_looks_only_to_replace),
-                                       cmocka_unit_test(test_wanted_until_the_next_look)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_looks_only_to_replace), cmocka_unit_test(test_what_arrives_is_mapped),
+        cmocka_unit_test(test_looks_while_something_is_missing), cmocka_unit_test(test_wanted_until_the_next_look)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
