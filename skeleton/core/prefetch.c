@@ -238,6 +238,14 @@ void swn_prefetch_note_read(struct swn_engine *e, const struct swn_range *r)
     }
 }
 
+/* Whether f's chunk is one of r's. Mapped files that are neighbours in memory may have addresses in one unit, but each
+ * has chunks of its own: in another's frame nothing of r would be found. */
+static int is_chunk_of(const struct swn_engine *e, const struct swn_frame *f, const struct swn_range *r)
+{
+    struct swn_chunks own = swn_residency_chunks(&e->res, r);
+    return f->chunk >= own.first && f->chunk < own.end;
+}
+
 /* Starts reading the streamed bytes of the chunk that are not in its frame yet, unless a read into the frame is under
  * way. */
 static void fill(struct swn_engine *e, struct swn_frame *f, const struct swn_walks *cursor, int urgent)
@@ -251,7 +259,7 @@ static void fill(struct swn_engine *e, struct swn_frame *f, const struct swn_wal
         if (!r)
             break;
         at = r->addr + r->span;
-        if (is_fetched(r) && !swn_pool_part_of(f, r) && !swn_residency_part(&e->res, f, r))
+        if (is_fetched(r) && is_chunk_of(e, f, r) && !swn_pool_part_of(f, r) && !swn_residency_part(&e->res, f, r))
             break;
     }
     place_frame(e, f);
