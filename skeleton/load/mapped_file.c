@@ -91,7 +91,7 @@ static void evict(struct swn_engine *e, struct swn_range *r, int all_goes)
     for (uint64_t c = chunks.first; !all_goes && e->pool && c < chunks.end; c++) {
         struct swn_range *written = NULL;
         for (struct swn_frame *f; (f = swn_pool_chunk(e->pool, c)->frame);) {
-            written = f->pending ? NULL : swn_residency_unpublish(&e->res, &f, 1);
+            written = swn_residency_unpublish(&e->res, &f, 1); /* also where a neighbour is being read into it */
             if (!written)
                 break;
             swn_make_resident(e, written, 0);

@@ -1,10 +1,14 @@
-/* Description: a frame has bytes of one mapped file only. */
+/* Description: a frame has bytes of one mapped file only, and no address shows it once the program has dropped pages
+ * there. */
 #define _GNU_SOURCE
 #include "blocks/memory/publish.h"
 #include "tests/unit/support/engine_fixture.h"
 
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdatomic.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 
@@ -31,10 +35,10 @@ static void name_of(char *name, unsigned i)
 }
 
 /* The second file begins where the first one ends, within a huge page; its first weight lies in two of them. */
-static void begin(void)
+static void begin(const struct swn_io *io)
 {
     char *at = NULL;
-    CHECK(engine_begin(BUDGET, SWN_CONFIG_AUTO, NULL) == 0);
+    CHECK(engine_begin(BUDGET, io ? SWN_CONFIG_PREAD : SWN_CONFIG_AUTO, io) == 0);
     for (unsigned i = 0; i < FILES; i++) {
         uint64_t data_off;
         int fd = weights_file(WEIGHTS, BYTES, name_of, &data_off);
@@ -90,7 +94,7 @@ static void files_side_by_side(void *arg)
 {
     struct tensor *last = &weights[0][WEIGHTS - 1], *first = &weights[1][0];
     (void)arg;
-    begin();
+    begin(NULL);
     pass(0);
     for (unsigned k = 0; k < WEIGHTS - 1; k++)
         use(&weights[0][k], SWN_USE_WEIGHT); /* the last one's frames leave */
@@ -112,10 +116,90 @@ static void files_side_by_side(void *arg)
     CHECK(parts_are_known());
 }
 
+static struct swn_io io;
+static _Atomic int held_up;
+
+static ssize_t pread_when_told(void *ctx, int fd, void *buf, size_t len, uint64_t off)
+{
+    while (atomic_load(&held_up))
+        usleep(1000);
+    return swn_io_sys.pread(ctx, fd, buf, len, off);
+}
+
+static void *read_one(void *arg)
+{
+    use(arg, SWN_USE_WEIGHT);
+    return NULL;
+}
+
+/* The frame's memory for the weight's part that is mapped, of `bytes`, where something else is being read into the
+ * frame. */
+static void *await_pending(const struct tensor *t, size_t *bytes)
+{
+    for (;; usleep(1000)) {
+        void *found = NULL;
+        swn_lock(&e->lock);
+        struct swn_range *r = swn_arena_find(e->arena, swn_round_up(t->own, SWN_PAGE));
+        for (const struct swn_frame *f = swn_pool_first(e->pool); f; f = f->next) {
+            const struct swn_part *p = f->pending ? swn_pool_part_of(f, r) : NULL;
+            if (p && p->mapped) {
+                found = (char *)swn_pool_at(e->pool, f) + p->at;
+                *bytes = p->bytes;
+            }
+        }
+        swn_unlock(&e->lock);
+        if (found)
+            return found;
+    }
+}
+
+/* The program drops a page of a weight, or unmaps the file's header, while a neighbour's bytes are on their way into
+ * the frame that has the weight's end: what stays of the weight is the file's, not what comes into the frame. */
+static void dropped_beside_a_read(int unmapped)
+{
+    struct tensor *t = &weights[0][2];
+    pthread_t thread;
+    size_t bytes = 0;
+    io = swn_io_sys;
+    io.pread = pread_when_told;
+    begin(&io);
+    use(t, SWN_USE_WEIGHT);
+    atomic_store(&held_up, 1);
+    CHECK(!pthread_create(&thread, NULL, read_one, t + 1));
+    void *in_frame = await_pending(t, &bytes);
+    if (unmapped) {
+        char *file = (char *)(weights[0][0].own / SWN_PAGE * SWN_PAGE);
+        swn_mapped_file_end(file, SWN_PAGE);
+        CHECK(!munmap(file, SWN_PAGE));
+    } else {
+        CHECK(!swn_mapped_file_drop((void *)swn_round_up(t->own, SWN_PAGE), SWN_PAGE));
+    }
+    memset(in_frame, 0xee, bytes);
+    CHECK(tensor_right(t, t->own));
+    atomic_store(&held_up, 0);
+    CHECK(!pthread_join(thread, NULL));
+    use(t, SWN_USE_WEIGHT);
+}
+
+static void page_dropped(void *arg)
+{
+    (void)arg;
+    dropped_beside_a_read(0);
+}
+
+static void header_unmapped(void *arg)
+{
+    (void)arg;
+    dropped_beside_a_read(1);
+}
+
 IN_A_CHILD(files_side_by_side, 60)
+IN_A_CHILD(page_dropped, 60)
+IN_A_CHILD(header_unmapped, 60)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_files_side_by_side)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_files_side_by_side), cmocka_unit_test(test_page_dropped),
+                                       cmocka_unit_test(test_header_unmapped)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
