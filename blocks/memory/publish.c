@@ -100,7 +100,8 @@ struct swn_part *swn_residency_part(const struct swn_residency *s, struct swn_fr
 
 static int can_be_mapped(const struct swn_part *p)
 {
-    return p->range && p->there && !p->mapped && swn_state_of(p->range) == SWN_FILE_BACKED && !p->range->shared;
+    return p->range && p->there && !p->mapped && swn_state_of(p->range) == SWN_FILE_BACKED && !p->range->shared &&
+           !p->range->filling;
 }
 
 static int is_mapped(const struct swn_part *p)

@@ -195,7 +195,7 @@ static void fetch_done(struct swn_fetch_job *job, int err)
 
 static int is_fetched(const struct swn_range *r)
 {
-    return atomic_load(&((struct swn_range *)r)->state) == SWN_FILE_BACKED && !r->shared &&
+    return atomic_load(&((struct swn_range *)r)->state) == SWN_FILE_BACKED && !r->shared && !r->filling &&
            !swn_tensor_of(r)->io_failed;
 }
 

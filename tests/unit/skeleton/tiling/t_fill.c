@@ -11,6 +11,7 @@
 
 #include <cmocka.h>
 
+#include "blocks/memory/publish.h"
 #include "skeleton/tiling/fill.h"
 #include "skeleton/engine/accounting.h"
 
@@ -137,18 +138,56 @@ static void tensor_that_fits_is_not_filled_in_pieces(void *arg)
     engine_is_empty();
 }
 
+/* A weight that lies before it, and has a chunk in common with it, is read while its pieces are being made: what the
+ * file held of the chunk before comes into no frame. */
+static void neighbour_is_read(void *arg)
+{
+    static const enum swn_use use = SWN_USE_OVERWRITE;
+    struct tensor before, others[12], *t = &tensor;
+    struct swn_op op;
+    size_t most, count, len = 12 * MIB;
+    (void)arg;
+    CHECK(engine_begin(BUDGET / 2, SWN_CONFIG_AUTO, NULL) == 0);
+    CHECK(tensor_make(&before, MIB + SWN_GRANULE, 20));
+    CHECK(tensor_make(&tensor, len, 1));
+    for (unsigned i = 0; i < 12; i++)
+        CHECK(tensor_make(&others[i], MIB, 30 + i));
+    for (unsigned i = 0; i < 12; i++)
+        op_read(&others[i]);
+    const struct swn_range *r = swn_arena_find(e->arena, before.own), *big = swn_arena_find(e->arena, tensor.own);
+    CHECK(r->state == SWN_FILE_BACKED && !tensor_in_frames(&before));
+    CHECK(swn_residency_chunks(&e->res, r).end == swn_residency_chunks(&e->res, big).first + 1);
+    op_open(&op, &t, &use, 1);
+    struct swn_fill *f = swn_fill_begin(&op, 0, &most);
+    CHECK(f);
+    op_read(&before); /* in a thread of its own, where there is PyTorch */
+    CHECK(tensor_mapped(&before));
+    wanted = calloc(1, len);
+    CHECK(wanted);
+    tensor_stamp(&tensor, (uintptr_t)wanted, 2);
+    for (size_t done = 0; done < len; done += count) {
+        count = len - done < most ? len - done : most;
+        memcpy(swn_fill_next(f, count), wanted + done, count);
+    }
+    swn_fill_end(f, 1);
+    CHECK(tensor_right(&tensor, tensor.own)); /* without an operator */
+    op_close(&op);
+    op_read(&tensor);
+    op_read(&before);
+}
+
 IN_A_CHILD(right_bytes, 120)
 IN_A_CHILD(half, 120)
 IN_A_CHILD(failing_disk, 120)
 IN_A_CHILD(tensor_that_fits_is_not_filled_in_pieces, 120)
+IN_A_CHILD(neighbour_is_read, 120)
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_right_bytes),
-        cmocka_unit_test(test_half),
-        cmocka_unit_test(test_failing_disk),
-        cmocka_unit_test(test_tensor_that_fits_is_not_filled_in_pieces),
+        cmocka_unit_test(test_right_bytes),       cmocka_unit_test(test_half),
+        cmocka_unit_test(test_failing_disk),      cmocka_unit_test(test_tensor_that_fits_is_not_filled_in_pieces),
+        cmocka_unit_test(test_neighbour_is_read),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
