@@ -180,6 +180,17 @@ int swn_residency_spill(struct swn_residency *s, struct swn_range *r)
     return err;
 }
 
+/* Frames are mapped up to the end of a range's last granule, and a child does not get what they are mapped to. Whatever
+ * takes the place of r's pages ends before that: without this the rest would be a hole in a child, into which its own
+ * mappings fall, and over which its arena maps later. */
+static void end_padding(struct swn_residency *s, const struct swn_range *r)
+{
+    uintptr_t end = r->addr + swn_round_up(r->len, SWN_PAGE);
+    size_t padding = r->addr + r->span - end;
+    if (padding && swn_residency_mapped(s, r, end) && swn_transition_map_anonymous(s, end, padding))
+        madvise((void *)end, padding, MADV_DOFORK); /* no mapping is left: nobody reads what is there */
+}
+
 int swn_residency_register(struct swn_residency *s, struct swn_range *r, struct swn_extent_file *file, uint64_t off)
 {
     int state = swn_state_of(r);
@@ -188,6 +199,7 @@ int swn_residency_register(struct swn_residency *s, struct swn_range *r, struct 
     int err = map_at(s, r, MAP_PRIVATE, file, off);
     if (err)
         return err;
+    end_padding(s, r);
     swn_residency_forget(s, r);
     if (state == SWN_RESIDENT)
         pages_left(s, r);
@@ -273,6 +285,7 @@ static int move_here(struct swn_residency *s, struct swn_range *r, void *from)
     if (mremap(from, size, size, MREMAP_MAYMOVE | MREMAP_FIXED, (void *)r->addr) == MAP_FAILED) {
         int err = -errno;
         map_at(s, r, MAP_PRIVATE, r->file, r->extent); /* the kernel may already have unmapped the address */
+        end_padding(s, r);
         swn_residency_forget(s, r);
         return err;
     }
@@ -303,6 +316,7 @@ int swn_residency_make_resident(struct swn_residency *s, struct swn_range *r, vo
             madvise((void *)r->addr, size, MADV_DOFORK);
         swn_reserve_dump((void *)r->addr, size, 1);
     }
+    end_padding(s, r);
     swn_residency_forget(s, r);
     forget_extent(s, r);
     return 0;

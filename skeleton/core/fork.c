@@ -29,6 +29,7 @@ void swn_engine_prefork(void)
         swn_fetch_pause(fetch);
     swn_lock(&e->lock);
     swn_write_behind_drain(e);
+    swn_residency_tidy(&e->res); /* or frames that freed weights left mapped would be holes in the child */
     if (e->trace)
         swn_trace_flush(e->trace);
     struct swn_pages pages;

@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -376,6 +377,63 @@ static void registered_while_published(void **state)
     swn_spill_close(store);
 }
 
+/* Whether a child has something mapped at all addresses of r. */
+static int is_in_child(const struct swn_range *r)
+{
+    unsigned char present[2 * SWN_GRANULE / SWN_PAGE];
+    assert_true(r->span <= sizeof present * SWN_PAGE);
+    pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (!pid)
+        _exit(mincore((void *)r->addr, r->span, present) ? 1 : 0);
+    int status = 0;
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    return WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
+/* A child does not get what frames are mapped to: addresses behind a range's last page, up to the next range's, are
+ * there as well when the range is no more in the frame than its pages are. */
+static void padding_is_no_hole(void **state)
+{
+    struct swn_extent_file *store;
+    (void)state;
+    assert_int_equal(swn_spill_open(&store, &io, dir), 0);
+    store->immutable = 1;
+    make_neighbours(0, 0);
+    struct swn_frame *f = frame_of_neighbours();
+    struct swn_range *written;
+    swn_residency_publish(&res, &f, 1, &written);
+    assert_int_equal(mapped_parts(f), 4);
+    assert_int_equal(swn_residency_make_resident(&res, near[0].range, NULL), 0);
+    struct swn_range *r = near[4].range;
+    assert_int_equal(swn_residency_make_resident(&res, r, new_pages(r)), 0);
+    near[4].byte = 0x77;
+    check_neighbours();
+    for (unsigned i = 0; i < NEIGHBOURS; i += 4)
+        assert_true(is_in_child(near[i].range));
+    /* The same where they come and go again, and one gets other bytes. */
+    for (unsigned i = 0; i < NEIGHBOURS; i += 4) {
+        assert_int_equal(swn_residency_spill(&res, near[i].range), 0);
+        fetch_into(f, near[i].range);
+    }
+    swn_residency_publish(&res, &f, 1, &written);
+    assert_int_equal(mapped_parts(f), 4);
+    unsigned char other[SWN_PAGE];
+    memset(other, 99, sizeof other);
+    uint64_t off = swn_spill_lay_out(store, r->span);
+    for (size_t at = 0; at < r->len; at += SWN_PAGE)
+        assert_int_equal(swn_spill_write(store, other, SWN_PAGE, off + at), 0);
+    assert_int_equal(swn_residency_register(&res, r, store, off), 0);
+    near[4].byte = 99;
+    check_neighbours();
+    assert_true(is_in_child(r));
+    assert_null(swn_residency_unpublish(&res, &f, 1));
+    reuse_frame(f);
+    check_neighbours();
+    free_neighbours();
+    swn_spill_close(store);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -386,6 +444,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(not_all_there, residency_begin_huge, residency_end),
         cmocka_unit_test_setup_teardown(several_parts_forked, residency_begin_huge, residency_end),
         cmocka_unit_test_setup_teardown(registered_while_published, residency_begin_huge, residency_end),
+        cmocka_unit_test_setup_teardown(padding_is_no_hole, residency_begin_huge, residency_end),
         cmocka_unit_test_setup_teardown(in_two_frames, residency_begin_wide, residency_end),
         cmocka_unit_test_setup_teardown(several_frames, residency_begin_wide, residency_end),
     };
