@@ -213,7 +213,7 @@ static int share_fresh(struct swn_residency *s, struct swn_range *r)
 {
     size_t size = swn_round_up(r->len, SWN_PAGE);
     uint64_t off;
-    int err = s->spill ? swn_spill_reserve(s->spill, size, &off) : -EBUSY;
+    int err = s->spill && !s->spill->sync_err ? swn_spill_reserve(s->spill, size, &off) : -EBUSY;
     if (err)
         return err;
     err = map_at(s, r, MAP_SHARED, s->spill, off);
@@ -236,7 +236,7 @@ int swn_residency_share(struct swn_residency *s, struct swn_range *r)
     if (swn_state_of(r) == SWN_RESIDENT)
         return share_fresh(s, r);
     if (swn_state_of(r) != SWN_FILE_BACKED || r->file != s->spill || r->extent_epoch != s->fork_epoch || r->receiving ||
-        swn_residency_unmapped(s, r) < size)
+        swn_residency_unmapped(s, r) < size || r->file->sync_err)
         return -EBUSY;
     SWN_HOLD_SIGNALS();
     int err = swn_transition_begin_clean(s, r, r->addr, size, &pages);
@@ -263,9 +263,7 @@ int swn_residency_unshare(struct swn_residency *s, struct swn_range *r)
     int err = swn_residency_take_over(s, r);
     if (err)
         return err;
-    err = s->io->fsync(s->io->ctx, r->file->fetch.fd);
-    swn_spill_uncache(r->file, r->extent, swn_round_up(r->len, SWN_PAGE));
-    return err;
+    return swn_spill_sync(r->file, r->extent, swn_round_up(r->len, SWN_PAGE));
 }
 
 static void forget_extent(struct swn_residency *s, struct swn_range *r)

@@ -77,7 +77,9 @@ int swn_residency_register(struct swn_residency *s, struct swn_range *r, struct 
  * writing, so that stores go to the file through the page cache, which the kernel can always reclaim. A RESIDENT range
  * must have no pages yet. -EBUSY: a child or a store shares the extent, or there are private copies. */
 int swn_residency_share(struct swn_residency *s, struct swn_range *r);
-/* Ends the shared mapping: all written bytes are on the disk and out of the cache, and the mapping is private again. */
+/* Ends the shared mapping: all written bytes are on the disk and out of the cache, and the mapping is private again. On
+ * an error with r->shared still set nothing has changed. With r->shared unset the disk has not taken the bytes:
+ * whatever the cache still has of them is gone at any moment, so nothing may be computed with the range. */
 int swn_residency_unshare(struct swn_residency *s, struct swn_range *r);
 /* Ends the shared mapping where nothing has been stored yet: the caller writes to the extent itself. */
 int swn_residency_take_over(struct swn_residency *s, struct swn_range *r);

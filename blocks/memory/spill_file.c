@@ -108,6 +108,19 @@ static void punch_out(struct swn_extent_file *f, struct swn_hole *h)
     pthread_cond_broadcast(&f->punched);
 }
 
+/* The kernel reports a failed write-back to one fsync of a descriptor, and then counts the pages as clean: so a failure
+ * is remembered for the shared ranges of the file. Their blocks are reserved: a full disk is no matter of theirs. */
+static int sync_file(struct swn_extent_file *f)
+{
+    int err;
+    do
+        err = f->io->fsync(f->io->ctx, f->fetch.fd);
+    while (err == -EINTR);
+    if (err && err != -EBADF && err != -ENOSPC && err != -EDQUOT)
+        f->sync_err = err;
+    return err;
+}
+
 static int write_once(struct swn_extent_file *f, const void *buf, size_t size, uint64_t off)
 {
     int err = -EINVAL;
@@ -116,7 +129,7 @@ static int write_once(struct swn_extent_file *f, const void *buf, size_t size, u
     if (err == -EINVAL) {
         err = write_all(f, f->fetch.fd, buf, size, off);
         if (!err)
-            err = f->io->fsync(f->io->ctx, f->fetch.fd); /* dirty cache pages would stay charged to the process */
+            err = sync_file(f); /* dirty cache pages would stay charged to the process */
         if (!err)
             swn_spill_uncache(f, off, size);
     }
@@ -251,6 +264,17 @@ int swn_spill_punch(struct swn_extent_file *f)
     }
     pthread_mutex_unlock(&f->dropped_lock);
     return h != NULL;
+}
+
+int swn_spill_sync(struct swn_extent_file *f, uint64_t off, size_t size)
+{
+    int err = sync_file(f);
+    if (err == -EBADF)
+        return 0;
+    err = err ? err : f->sync_err;
+    if (!err)
+        swn_spill_uncache(f, off, size);
+    return err;
 }
 
 void swn_spill_uncache(struct swn_extent_file *f, uint64_t off, size_t size)

@@ -29,7 +29,9 @@ struct swn_extent_file {
     struct swn_hole *punching;      /* extents that are being punched out */
     pthread_mutex_t dropped_lock;
     pthread_cond_t punched;
-    int defer;      /* see swn_spill_defer */
+    int defer; /* see swn_spill_defer */
+    _Atomic int
+        sync_err;   /* not 0: an fsync has failed, and the kernel has told it once; it may concern any dirty page */
     char dir[4096]; /* for messages */
 };
 
@@ -58,6 +60,10 @@ void swn_spill_drop(struct swn_extent_file *f, uint64_t off, size_t size);
 void swn_spill_defer(struct swn_extent_file *f);
 /* Punches one stretch of dropped extents out of the file. 1: there may be more; 0: there was none. */
 int swn_spill_punch(struct swn_extent_file *f);
+/* Puts the file's dirty pages on the disk, and drops those of an extent from the cache. After an error, of this call or
+ * of an earlier one, the pages stay there. The file may have been closed by the program: its pages are dirty, and stay.
+ */
+int swn_spill_sync(struct swn_extent_file *f, uint64_t off, size_t size);
 /* Drops page-cache pages of an extent that no mapping holds any more. */
 void swn_spill_uncache(struct swn_extent_file *f, uint64_t off, size_t size);
 

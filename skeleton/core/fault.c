@@ -1,6 +1,7 @@
 /* skeleton/core/fault.c - faults at addresses of tensors: those that are repaired, and those that end the program.
  * Async-signal-safe, as far as a path that ends the program has to be. */
 #define _GNU_SOURCE
+#include <string.h>
 #include <unistd.h>
 
 #include "blocks/memory/transition.h"
@@ -58,5 +59,16 @@ void swn_engine_corrupt(const struct swn_extent_file *file, uint32_t block, uint
     swn_say("block %u (offset %llu of %s) does not match its checksum; ending the program rather than computing with "
             "wrong weights. Remove that file: it is built again from the checkpoint",
             block, (unsigned long long)off, e->features.source->name(file, name, sizeof name));
+    _exit(SWN_EXIT_UNREADABLE);
+}
+
+void swn_engine_unwritable(const struct swn_range *r, int err)
+{
+    char name[4200];
+    swn_say(
+        "what was stored in block %u (offset %llu of %s) cannot be written to the disk: %s; ending the program rather "
+        "than computing with old bytes",
+        r->id, (unsigned long long)r->extent, swn_engine_one.features.source->name(r->file, name, sizeof name),
+        strerror(-err));
     _exit(SWN_EXIT_UNREADABLE);
 }

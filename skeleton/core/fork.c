@@ -35,7 +35,7 @@ void swn_engine_prefork(void)
     struct swn_pages pages;
     for (struct swn_range *r = swn_arena_first(e->arena); r; r = r->next)
         if (r->shared)
-            swn_residency_unshare(&e->res, r); /* later writes belong to the parent or the child alone */
+            swn_unshare(e, r); /* later writes belong to the parent or the child alone */
         else if (atomic_load(&r->state) == SWN_FILE_BACKED &&
                  swn_residency_unmapped(&e->res, r) < swn_round_up(r->len, SWN_PAGE) &&
                  (!swn_fd_is_ours(r->file->fetch.fd) ||

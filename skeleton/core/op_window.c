@@ -340,7 +340,7 @@ static void begin_arg(struct swn_engine *e, struct swn_op *op, struct swn_arg *a
         return;
     }
     if (r->shared && !r->pins)
-        swn_residency_unshare(&e->res, r);
+        swn_unshare(e, r);
     if (arg->use == SWN_USE_INPUT)
         swn_restore_input(e, r);
     arg->reading = 1;
@@ -416,7 +416,7 @@ void swn_window_end_arg(struct swn_engine *e, struct swn_arg *arg)
     r->pins -= arg->pinned;
     swn_tensor_of(r)->readers -= arg->reading;
     if (r->shared && !r->pins)
-        swn_residency_unshare(&e->res, r);
+        swn_unshare(e, r);
     if (arg->remap) { /* the bytes that it has read are checked before it ends */
         e->features.source->verify(e, r);
         swn_window_forget(e, r);

@@ -183,13 +183,23 @@ void swn_frames_forget(struct swn_engine *e, const struct swn_range *r)
     swn_frames_drop_dead(e, &chunks);
 }
 
+int swn_unshare(struct swn_engine *e, struct swn_range *r)
+{
+    int err = swn_residency_unshare(&e->res, r);
+    if (err && !r->shared)
+        swn_engine_unwritable(r, err);
+    return err;
+}
+
 int swn_make_resident(struct swn_engine *e, struct swn_range *r, void *pages)
 {
     if (atomic_load(&r->state) != SWN_FILE_BACKED)
         return 0;
     if (!pages)
         e->features.source->verify(e, r);
-    int err = swn_residency_make_resident(&e->res, r, pages);
+    int err = swn_unshare(e, r);
+    if (!err)
+        err = swn_residency_make_resident(&e->res, r, pages);
     if (err)
         return err;
     e->counters.filled += r->size;

@@ -21,6 +21,9 @@ void swn_look_at_store_disk(struct swn_engine *e);
 uint64_t swn_spilled_so_far(const struct swn_engine *e);
 /* pages: as for swn_residency_make_resident. */
 int swn_make_resident(struct swn_engine *e, struct swn_range *r, void *pages);
+/* Ends a shared mapping, if the range has one. Ends the program where the disk does not take the bytes: what has been
+ * stored is lost, or will be. -errno: the mapping stays. */
+int swn_unshare(struct swn_engine *e, struct swn_range *r);
 int swn_spill_range(struct swn_engine *e, struct swn_range *r);
 /* Updates the state after a spill of `size` bytes that ended with err. */
 void swn_note_spill(struct swn_engine *e, size_t size, int err);

@@ -326,5 +326,7 @@ void swn_engine_init_sync(struct swn_engine *e);
 void swn_engine_drop(struct swn_engine *e, struct swn_range *r);
 /* Ends the program: a weight's bytes are not the stored ones. */
 void swn_engine_corrupt(const struct swn_extent_file *file, uint32_t block, uint64_t off) __attribute__((noreturn));
+/* The same: the disk has not taken bytes that the program has stored. */
+void swn_engine_unwritable(const struct swn_range *r, int err) __attribute__((noreturn));
 
 #endif

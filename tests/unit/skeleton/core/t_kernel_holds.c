@@ -159,10 +159,11 @@ static void forked(void *unused)
     CHECK(!e->res.resident_bytes && !swn_arena_first(e->arena));
 }
 
-static int no_fsync(void *ctx, int fd)
+static int maps_fail;
+
+static int bad_mmap(void *ctx, void **addr, size_t len, int prot, int flags, int fd, uint64_t off)
 {
-    (void)ctx, (void)fd;
-    return -EIO;
+    return maps_fail ? -ENOMEM : swn_io_sys.mmap(ctx, addr, len, prot, flags, fd, off);
 }
 
 /* What cannot be made resident must not be given, and comes and goes as before. */
@@ -172,11 +173,13 @@ static void stuck(void *unused)
     static struct swn_io failing;
     struct tensor large;
     failing = swn_io_sys;
-    failing.fsync = no_fsync;
+    failing.mmap = bad_mmap;
     begin(3 * MIB, &failing);
     CHECK(tensor_make(&large, 8 * MIB, 55));
     struct swn_range *r = swn_arena_find(e->arena, large.own);
-    CHECK(r->shared && swn_kernel_holds((void *)large.own, large.len) == -EIO);
+    maps_fail = 1;
+    CHECK(r->shared && swn_kernel_holds((void *)large.own, large.len) == -ENOMEM);
+    maps_fail = 0;
     CHECK(r->pins == 0 && swn_tensor_of(r)->registered == 0 && swn_tensor_of(r)->held == 0);
     CHECK(tensor_right(&large, large.own));
     tensor_free(&large);

@@ -1,5 +1,5 @@
 /* Description: each error of the pool and the spill file comes with the advice that helps against it; a cache that is
- * only read does not take the spill file. */
+ * only read does not take the spill file; a disk that does not take what was stored ends the program. */
 #define _GNU_SOURCE
 #include <setjmp.h>
 #include <stdarg.h>
@@ -10,12 +10,16 @@
 #include <cmocka.h>
 
 #include <errno.h>
+#include <fcntl.h>
+#include <linux/falloc.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "skeleton/core/residency_steps.h"
+#include "skeleton/engine/engine.h"
+#include "tests/unit/support/engine_fixture.h"
 
 static void test_advice_is_for_the_cause(void **state)
 {
@@ -73,9 +77,94 @@ static void test_spill_file_beside_a_cache_that_is_only_read(void **state)
     rmdir(own);
 }
 
+static struct swn_engine *const e = &swn_engine_one;
+static struct swn_io io;
+static int fsync_err, fsync_fails;
+
+/* The kernel reports a failed write-back once, and may have dropped the pages by then. */
+static int bad_fsync(void *ctx, int fd)
+{
+    struct stat st;
+    if (!fsync_fails)
+        return swn_io_sys.fsync(ctx, fd);
+    fsync_fails--;
+    CHECK(!fstat(fd, &st) &&
+          !swn_io_sys.fallocate(ctx, fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, (uint64_t)st.st_size));
+    return fsync_err;
+}
+
+static int interrupted_fsync(void *ctx, int fd)
+{
+    if (!fsync_fails)
+        return swn_io_sys.fsync(ctx, fd);
+    fsync_fails--;
+    return fsync_err;
+}
+
+enum { BY_ITS_OPERATOR, BY_A_FORK, BY_ANOTHER_WRITE, ENDS };
+
+/* A tensor larger than the budget, whose bytes the disk does not take when its operator ends, or when a program forks
+ * before that; or the failure was reported to somebody else. */
+static void unwritable(void *how)
+{
+    static const enum swn_use use = SWN_USE_WRITE;
+    struct tensor t, *a = &t;
+    struct swn_op op;
+    io = swn_io_sys;
+    io.fsync = bad_fsync;
+    CHECK(engine_begin(16 * MIB, SWN_CONFIG_AUTO, &io) == 0);
+    CHECK(tensor_make(&t, 40 * MIB, 1));
+    op_open(&op, &a, &use, 1);
+    tensor_stamp(&t, t.own, 5);
+    fsync_err = -EIO;
+    fsync_fails = 1;
+    if (*(int *)how == BY_A_FORK)
+        swn_engine_prefork();
+    if (*(int *)how == BY_ANOTHER_WRITE)
+        CHECK(swn_spill_sync(e->writes.spill, 0, 0) == -EIO);
+    op_close(&op);
+    CHECK(!"computing goes on");
+}
+
+static void test_what_the_disk_does_not_take_ends_the_program(void **state)
+{
+    (void)state;
+    for (int how = 0; how < ENDS; how++)
+        assert_int_equal(run_alone(unwritable, &how, 20), SWN_EXIT_UNREADABLE);
+}
+
+/* Neither a signal nor a closed descriptor is a failure of the disk. */
+static void writable(void *unused)
+{
+    static const enum swn_use use = SWN_USE_WRITE;
+    struct tensor t, *a = &t;
+    struct swn_op op;
+    (void)unused;
+    io = swn_io_sys;
+    io.fsync = interrupted_fsync;
+    CHECK(engine_begin(16 * MIB, SWN_CONFIG_AUTO, &io) == 0);
+    CHECK(tensor_make(&t, 40 * MIB, 1));
+    for (unsigned i = 0; i < 2; i++) {
+        op_open(&op, &a, &use, 1);
+        tensor_stamp(&t, t.own, 5 + i);
+        fsync_err = i ? -EBADF : -EINTR;
+        fsync_fails = 1;
+        op_close(&op);
+        CHECK(!fsync_fails && tensor_right(&t, t.own));
+    }
+}
+
+static void test_other_failures_do_not(void **state)
+{
+    (void)state;
+    assert_int_equal(run_alone(writable, NULL, 20), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_advice_is_for_the_cause),
-                                       cmocka_unit_test(test_spill_file_beside_a_cache_that_is_only_read)};
+                                       cmocka_unit_test(test_spill_file_beside_a_cache_that_is_only_read),
+                                       cmocka_unit_test(test_what_the_disk_does_not_take_ends_the_program),
+                                       cmocka_unit_test(test_other_failures_do_not)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
