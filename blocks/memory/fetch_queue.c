@@ -27,6 +27,7 @@ enum { QUEUED, ACTIVE, DONE };
 struct piece {
     struct swn_fetch_job *job; /* NULL: slot free */
     size_t at, len;            /* within the job */
+    uint64_t handed;           /* to the ring: the number of its request there */
     int buffered, later;       /* later: how often the kernel has answered EAGAIN */
 };
 
@@ -46,6 +47,7 @@ struct swn_fetch {
     struct list queue[2];     /* urgent, normal: jobs not yet issued to the end */
     struct io_uring ring;
     struct piece slots[SWN_FETCH_MOST_DEPTH];
+    uint64_t handed, taken; /* requests that the ring has been given; of these, the first ones, the kernel */
     /* Pieces whose read has not ended, oldest first, their bytes, and the number issued after each. */
     struct flight {
         const struct piece *piece;
@@ -378,6 +380,8 @@ static void issue(struct swn_fetch *f, unsigned slot)
                                (char *)job->buf + p->at, p->len, job->off + p->at, slot);
     if (err)
         read_whole_piece(f, p);
+    else
+        p->handed = ++f->handed;
 }
 
 static void issue_all(struct swn_fetch *f)
@@ -397,10 +401,65 @@ static void ring_complete(struct swn_fetch *f, uint64_t slot, int res)
     int knows_no_reads = res == -EINVAL && p->buffered; /* of a plain read at a multiple of a page: not this ring */
     if (account(f, p, res))
         finish_piece(f, p);
-    else if (p->later || knows_no_reads)
+    else if (p->later || knows_no_reads || f->path != SWN_FETCH_URING)
         read_whole_piece(f, p); /* the ring will not wait for it, so this thread does */
     else
         issue(f, (unsigned)slot);
+}
+
+/* What a kernel that lacks some resource says. Everything else is for ever: a filter that the program has put before
+ * the system call, or a descriptor that the program has closed. */
+static int is_passing(int err)
+{
+    return err == -EAGAIN || err == -EBUSY || err == -ENOMEM || err == -ENOBUFS || err == -EINTR;
+}
+
+/* Gives requests to the kernel and waits for one that ends, or only looks if they cannot be given. As ring_wait, or the
+ * error of either. */
+static int turn(struct swn_fetch *f, int wait_ms, uint64_t *tag, int *res)
+{
+    int taken = f->io->ring_submit(f->io->ctx, &f->ring);
+    f->taken += taken > 0 ? (uint64_t)taken : 0;
+    int got = f->io->ring_wait(f->io->ctx, &f->ring, taken < 0 ? 0 : wait_ms, tag, res);
+    return got == 1 || taken >= 0 ? got : taken;
+}
+
+/* A piece that the kernel has taken, or NULL. */
+static const struct piece *taken_piece(const struct swn_fetch *f)
+{
+    for (unsigned i = 0; i < f->slot_count; i++)
+        if (f->slots[i].job && f->slots[i].handed <= f->taken)
+            return &f->slots[i];
+    return NULL;
+}
+
+/* The ring serves no more. What the kernel has not taken is read here. What it has taken it may be writing into memory
+ * now: so that is awaited, by looking at completions, which takes no system call of the ring's. The caller holds the
+ * lock. */
+static void leave_ring(struct swn_fetch *f)
+{
+    uint64_t tag;
+    int res;
+    __atomic_store_n(&f->path, SWN_FETCH_PREAD, __ATOMIC_RELAXED);
+    for (unsigned i = 0; i < f->slot_count; i++)
+        if (f->slots[i].job && f->slots[i].handed > f->taken)
+            read_whole_piece(f, &f->slots[i]);
+    while (taken_piece(f)) {
+        if (f->io->ring_wait(f->io->ctx, &f->ring, 0, &tag, &res) == 1) {
+            ring_complete(f, tag, res);
+            continue;
+        }
+        pthread_mutex_unlock(&f->lock);
+        nap();
+        pthread_mutex_lock(&f->lock);
+    }
+    f->io->ring_exit(f->io->ctx, &f->ring);
+    f->has_ring = 0;
+    for (; f->thread_count < PREAD_THREADS && !f->stopping; f->thread_count++) {
+        if (swn_thread_start(&f->threads[f->thread_count], pread_thread, f))
+            break; /* fewer threads suffice, too */
+        pthread_setname_np(f->threads[f->thread_count], "swn-fetch");
+    }
 }
 
 /* The first thread owns the ring: newer kernels allow one submitter only. */
@@ -419,7 +478,7 @@ static void *first_thread(void *arg)
         return pread_thread(f);
     }
     swn_thread_be_prompt();
-    for (;;) {
+    for (int in_vain = 0;;) {
         issue_all(f);
         if (!f->inflight) {
             if (f->stopping && !f->queue[0].first && !f->queue[1].first)
@@ -431,12 +490,16 @@ static void *first_thread(void *arg)
         int wait_ms = look_in_ms(f);
         pthread_mutex_unlock(&f->lock);
         uint64_t tag;
-        int res, got = f->io->ring_submit(f->io->ctx, &f->ring);
-        if (got >= 0)
-            got = f->io->ring_wait(f->io->ctx, &f->ring, wait_ms, &tag, &res);
-        if (got < 0)
-            nap(); /* the kernel lacks some resource; the requests in flight still have to be awaited */
+        int res, got = turn(f, wait_ms, &tag, &res);
+        in_vain = got < 0 ? in_vain + 1 : 0;
+        if (got < 0 && is_passing(got))
+            nap(); /* the requests in flight still have to be awaited */
         pthread_mutex_lock(&f->lock);
+        if (got < 0 && (!is_passing(got) || in_vain > LATER_MOST)) {
+            leave_ring(f);
+            pthread_mutex_unlock(&f->lock);
+            return pread_thread(f);
+        }
         /* Handles all completions at once: they make room together, and neighbours that are issued together become
          * one request to the disk. */
         for (; got == 1; got = f->io->ring_wait(f->io->ctx, &f->ring, 0, &tag, &res))

@@ -3,7 +3,9 @@
  * One background thread owns the disk. Jobs are read in the order they were submitted, urgent ones first, cut into
  * large pieces of which several are in flight at once. Three paths, tried in this order when a queue starts and
  * whenever a path fails: io_uring with O_DIRECT, pread with O_DIRECT, buffered pread followed by fadvise(DONTNEED).
- * Which one runs is visible (swn_fetch_path_name).
+ * Which one runs is visible (swn_fetch_path_name). A ring fails late where the program forbids io_uring_enter, or
+ * closes its descriptor (Linux before 5.18): what the kernel had taken by then is awaited, and never read twice at
+ * once.
  *
  * A short read is continued; EINTR and EAGAIN are repeated; any other error is retried SWN_IO_RETRIES times;
  * 0 bytes before the end is -ENODATA ("store truncated").

@@ -63,8 +63,50 @@ static void starve(uint64_t off)
     pthread_mutex_unlock(&starved.lock);
 }
 
+static pthread_t ring_thread;
+
+/* A ring that serves no more after some submissions, and the memory that the kernel may be writing into. */
+static struct late_ring {
+    int on, submits_left, err, wait_too;
+    unsigned handed, taken;
+    struct {
+        char *buf;
+        size_t len;
+        unsigned number;
+    } reads[256]; /* by tag; len 0: none */
+} late_ring;
+
+static int late_ring_read(void *ctx, struct io_uring *ring, int fd, void *buf, size_t len, uint64_t off, uint64_t tag)
+{
+    int err = swn_io_sys.ring_read(ctx, ring, fd, buf, len, off, tag);
+    if (!err && late_ring.on) {
+        late_ring.reads[tag].buf = buf;
+        late_ring.reads[tag].len = len;
+        late_ring.reads[tag].number = ++late_ring.handed;
+    }
+    return err;
+}
+
+static int late_ring_submit(void *ctx, struct io_uring *ring)
+{
+    if (late_ring.on && late_ring.submits_left-- <= 0)
+        return late_ring.err;
+    int taken = swn_io_sys.ring_submit(ctx, ring);
+    late_ring.taken += taken > 0 ? (unsigned)taken : 0;
+    return taken;
+}
+
+static void not_into_the_kernels(const char *buf, size_t len)
+{
+    for (unsigned i = 0; late_ring.on && i < 256; i++)
+        assert_false(late_ring.reads[i].len && late_ring.reads[i].number <= late_ring.taken &&
+                     buf < late_ring.reads[i].buf + late_ring.reads[i].len && late_ring.reads[i].buf < buf + len);
+}
+
 static ssize_t faulty_pread(void *ctx, int fd, void *buf, size_t len, uint64_t off)
 {
+    if (pthread_equal(pthread_self(), ring_thread)) /* others cannot look while it changes */
+        not_into_the_kernels(buf, len);
     starve(off);
     if (fault.no_direct && fd == file.direct_fd)
         return -EINVAL;
@@ -75,12 +117,17 @@ static ssize_t faulty_pread(void *ctx, int fd, void *buf, size_t len, uint64_t o
 
 static int faulty_ring_setup(void *ctx, struct io_uring *ring, unsigned entries)
 {
+    ring_thread = pthread_self();
     return fault.no_ring ? -EPERM : swn_io_sys.ring_setup(ctx, ring, entries);
 }
 
 static int faulty_ring_wait(void *ctx, struct io_uring *ring, int timeout_ms, uint64_t *tag, int *res)
 {
+    if (late_ring.on && late_ring.wait_too && timeout_ms && late_ring.submits_left <= 0)
+        return late_ring.err;
     int got = swn_io_sys.ring_wait(ctx, ring, timeout_ms, tag, res);
+    if (got == 1 && late_ring.on)
+        late_ring.reads[*tag].len = 0;
     if (got == 1 && hit())
         *res = fault.err;
     else if (got == 1 && fault.short_reads && *res > 8192)
@@ -167,6 +214,7 @@ static int run_jobs(enum swn_fetch_path best, enum swn_fetch_path *path)
 static void reset(void)
 {
     memset(&fault, 0, sizeof fault);
+    memset(&late_ring, 0, sizeof late_ring);
     fault.err = -EIO;
     file.refuses_direct = 0;
 }
@@ -273,6 +321,23 @@ static void nth_failure(void **state)
                 else if (n == 1)
                     assert_int_equal(failed, JOBS);
             }
+}
+
+/* The program forbids the system call, or closes the ring's descriptor, when some reads are under way. */
+static void ring_fails_late(void **state)
+{
+    (void)state;
+    static const int errs[] = {-EPERM, -EBADF, -ENOSYS, -EAGAIN};
+    enum swn_fetch_path path;
+    for (unsigned i = 0; i < sizeof errs / sizeof *errs; i++)
+        for (int n = 0; n < 12; n += 1 + n / 3)
+            for (int wait_too = 0; wait_too < 2; wait_too++) {
+                reset();
+                late_ring = (struct late_ring){.on = 1, .submits_left = n, .err = errs[i], .wait_too = wait_too};
+                assert_int_equal(run_jobs(SWN_FETCH_URING, &path), 0);
+                assert_int_equal(path, file.direct_fd < 0 ? SWN_FETCH_BUFFERED : SWN_FETCH_PREAD);
+            }
+    reset();
 }
 
 static void interrupted(void **state)
@@ -471,12 +536,15 @@ int main(void)
     table.pread = faulty_pread;
     table.ring_setup = faulty_ring_setup;
     table.ring_wait = faulty_ring_wait;
+    table.ring_read = late_ring_read;
+    table.ring_submit = late_ring_submit;
     alarm(300); /* a hang is a failure */
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(paths),
         cmocka_unit_test(nth_failure),
         cmocka_unit_test(buffered_file_is_its_own_matter),
         cmocka_unit_test(old_rings_are_not_used),
+        cmocka_unit_test(ring_fails_late),
         cmocka_unit_test(interrupted),
         cmocka_unit_test(truncated_and_cancelled),
         cmocka_unit_test(overtaken),
