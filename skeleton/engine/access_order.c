@@ -38,6 +38,8 @@ int swn_access_order_create(struct swn_access_order **out)
 
 void swn_access_order_destroy(struct swn_access_order *o)
 {
+    if (!o)
+        return;
     free(o->steps);
     free(o);
 }

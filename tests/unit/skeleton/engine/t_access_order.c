@@ -252,6 +252,13 @@ static void churn(void **state)
     assert_int_equal(hits, 400 * 50);
 }
 
+/* Where one could not be made there is none to destroy. */
+static void none(void **state)
+{
+    (void)state;
+    swn_access_order_destroy(NULL);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -264,6 +271,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(forgetting, setup, teardown),
         cmocka_unit_test_setup_teardown(growth, setup, teardown),
         cmocka_unit_test_setup_teardown(churn, setup, teardown),
+        cmocka_unit_test(none),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
