@@ -2,11 +2,13 @@
 #include "scheduler/policies/policy.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "scheduler/policies/baselines.h"
 #include "scheduler/policies/completion_step.h"
+#include "scheduler/policies/curves.h"
 #include "scheduler/policies/edf.h"
 #include "scheduler/policies/memory.h"
 #include "scheduler/policies/peers.h"
@@ -183,6 +185,37 @@ static void clear(struct swn_lane_decision *decision)
     decision->wake_ns = 0;
 }
 
+/* What a request has left when it has run alone from now on; less than 0: it is late by that. */
+static double spare_ns(const struct swn_lane_state *s, const struct swn_lane_request *r)
+{
+    return (double)(r->deadline_ns - s->now_ns) - swn_curve_alone(&s->models[r->model], s->disk_bytes_per_ns, r->group);
+}
+
+/* Predicted times are guesses until a group has run, and only runs correct them: were all requests dropped because of
+ * too long a prediction, nothing would run, and all that come later would be dropped too. So where a policy drops all
+ * that there are, the one that has the best prospects of those whose deadlines have not passed runs alone. */
+static void run_rather_than_drop_all(const struct swn_lane_state *s, struct swn_lane_decision *d)
+{
+    uint32_t best = SWN_LANE_REQUESTS;
+    double most = -INFINITY;
+
+    if (d->member_count || d->dropped_count != s->request_count)
+        return;
+    for (uint32_t k = 0; k < d->dropped_count; k++) {
+        const struct swn_lane_request *r = &s->requests[d->dropped[k]];
+        if (r->deadline_ns <= s->now_ns || spare_ns(s, r) <= most)
+            continue;
+        most = spare_ns(s, r);
+        best = k;
+    }
+    if (best == SWN_LANE_REQUESTS)
+        return;
+    d->model = s->requests[d->dropped[best]].model;
+    d->group = s->requests[d->dropped[best]].group;
+    d->members[d->member_count++] = d->dropped[best];
+    d->dropped[best] = d->dropped[--d->dropped_count];
+}
+
 static void decide_as_planned(enum swn_lane_policy policy, struct swn_lane_scratch *x,
                               struct swn_lane_decision *decision)
 {
@@ -247,6 +280,7 @@ int swn_lane_decide(enum swn_lane_policy policy, const struct swn_lane_state *st
     if (rc || !scratch->view.n)
         return rc;
     decide_as_planned(policy, scratch, decision);
+    run_rather_than_drop_all(state, decision);
     planned = decision->member_count;
     group = decision->group;
     swn_lane_fit(&scratch->view, decision);

@@ -4,6 +4,9 @@
  * aside exceed memory_bytes, nor one after which the requests that have begun could not all be finished (memory.h). A
  * request that does not fit even alone is decided all the same, by itself and when its turn has come: the engine finds
  * out what it really needs, and the server refuses it. So no request keeps others waiting for ever.
+ *
+ * No policy drops all requests while the deadline of one has not passed: that one runs alone, as only runs correct
+ * predicted times. It goes on for as long as it has the lane to itself.
  */
 #ifndef SWN_SCHEDULER_POLICIES_POLICY_H
 #define SWN_SCHEDULER_POLICIES_POLICY_H
