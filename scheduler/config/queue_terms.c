@@ -38,3 +38,13 @@ struct swn_queue_terms swn_queue_terms(const struct swn_config_batching *b, uint
         terms.timeout_us = 0;
     return terms;
 }
+
+uint64_t swn_queue_deadline(const struct swn_queue_terms *terms, uint64_t arrived_ns, uint64_t due_ns)
+{
+    uint64_t timeout_ns, deadline_ns;
+
+    if (!terms->timeout_us || __builtin_mul_overflow(terms->timeout_us, UINT64_C(1000), &timeout_ns) ||
+        __builtin_add_overflow(arrived_ns, timeout_ns, &deadline_ns) || deadline_ns == UINT64_MAX)
+        return due_ns;
+    return due_ns && due_ns < deadline_ns ? due_ns : deadline_ns;
+}

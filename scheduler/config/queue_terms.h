@@ -19,4 +19,8 @@ struct swn_queue_terms {
  * where the model has no policy, or allows it and it is shorter than the policy's. */
 struct swn_queue_terms swn_queue_terms(const struct swn_config_batching *b, uint64_t priority, uint64_t timeout_us);
 
+/* The deadline of a request that arrived then, which is for an answer that is due at `due_ns` (0: at no time): the
+ * earlier one. 0: none. */
+uint64_t swn_queue_deadline(const struct swn_queue_terms *terms, uint64_t arrived_ns, uint64_t due_ns);
+
 #endif

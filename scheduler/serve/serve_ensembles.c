@@ -210,6 +210,17 @@ static void step_is_done(struct swn_job *job)
     advance(run, now);
 }
 
+/* A step that is needed is as old as the ensemble's request, and due with it: else requests that came later, and those
+ * that have deadlines, would go before each of its steps. One that runs early is as old as it is. */
+static void take_place(const struct swn_ensemble_run *run, struct swn_serve_item *step)
+{
+    uint64_t due_ns = run->job->item.deadline_ns;
+
+    step->asked_ns = run->job->item.arrived_ns;
+    if (due_ns && (!step->deadline_ns || due_ns < step->deadline_ns))
+        step->deadline_ns = due_ns;
+}
+
 /* maker: of the tensor that says whether the step is needed, where that is not known yet; NULL: it is needed. */
 static int start_step(struct swn_ensemble_run *run, unsigned i, const struct step_job *maker, uint64_t now)
 {
@@ -256,6 +267,8 @@ static int start_step(struct swn_ensemble_run *run, unsigned i, const struct ste
         swn_ensemble_expect(run->ensemble, &run->progress, probability);
         to->job.item.upstream = maker->job.item.id;
         to->job.item.probability = probability[i];
+    } else {
+        take_place(run, &to->job.item);
     }
     snprintf(to->job.name, sizeof to->job.name, "%.*s", (int)sizeof to->job.name - 1, step->model);
     run->steps[i] = to;
@@ -280,11 +293,14 @@ static int judge(struct swn_ensemble_run *run, unsigned i)
     return 0;
 }
 
-static void settle(struct swn_serving *s, struct swn_job *job)
+static void settle(const struct swn_ensemble_run *run, struct swn_job *job)
 {
+    struct swn_serving *s = run->s;
+
     if (job->item.upstream && !job->infer->began_ns)
         s->models[job->item.model]->counts.pending++;
     swn_serve_queue_settle(&s->queue, &job->item);
+    take_place(run, &job->item);
 }
 
 /* Steps that run early are as any others, now that their conditions hold, or end. */
@@ -295,7 +311,7 @@ static void settle_early(struct swn_ensemble_run *run)
             swn_requests_drop(run->s, &run->steps[i]->job, 503, SWN_FAILURE_CANCELED, "the step is not needed");
     for (unsigned i = 0; i < run->ensemble->step_count; i++)
         if (run->steps[i] && run->progress.steps[i] == SWN_STEP_RUNS && !run->steps[i]->job.item.is_dropped)
-            settle(run->s, &run->steps[i]->job);
+            settle(run, &run->steps[i]->job);
 }
 
 /* CA-preempt: 1: a step was begun whose condition is not known. */

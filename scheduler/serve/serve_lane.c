@@ -122,20 +122,26 @@ static uint32_t add_model(struct swn_serve_lane *lane, uint32_t number, const st
     return i;
 }
 
+/* Behind those that are as old: steps of ensembles are in the queue behind requests that came after the ensemble's. */
 static void add_request(struct swn_serve_lane *lane, struct swn_serve_item *item, uint32_t model)
 {
-    uint32_t last = lane->models[model].group_count - 1;
+    uint32_t last = lane->models[model].group_count - 1, at = lane->count++;
+    uint64_t arrived_ns = item->asked_ns ? item->asked_ns : item->arrived_ns;
 
-    lane->items[lane->count] = item;
-    lane->requests[lane->count++] = (struct swn_lane_request){.id = item->id,
-                                                              .model = model,
-                                                              .group = item->group < last ? item->group : last,
-                                                              .arrived_ns = item->arrived_ns,
-                                                              .deadline_ns = item->deadline_ns,
-                                                              .weight = item->weight,
-                                                              .job = item->job,
-                                                              .upstream = item->upstream,
-                                                              .probability = item->probability};
+    for (; item->asked_ns && at && lane->requests[at - 1].arrived_ns > arrived_ns; at--) {
+        lane->items[at] = lane->items[at - 1];
+        lane->requests[at] = lane->requests[at - 1];
+    }
+    lane->items[at] = item;
+    lane->requests[at] = (struct swn_lane_request){.id = item->id,
+                                                   .model = model,
+                                                   .group = item->group < last ? item->group : last,
+                                                   .arrived_ns = arrived_ns,
+                                                   .deadline_ns = item->deadline_ns,
+                                                   .weight = item->weight,
+                                                   .job = item->job,
+                                                   .upstream = item->upstream,
+                                                   .probability = item->probability};
 }
 
 /* Models that may be asked for next, behind those of the requests. */

@@ -24,9 +24,10 @@ struct swn_serve_item {
     struct swn_serve_item *prev, *next; /* by arrival */
     uint64_t id;
     uint64_t arrived_ns, deadline_ns; /* 0: no deadline */
-    double weight;                    /* of its waiting time: scheduler/policies/lane.h */
-    uint64_t job;                     /* likewise: the ensemble's request that it is a step of; 0: none */
-    uint64_t upstream;                /* likewise: the request whose result says whether this one is needed; 0: it is */
+    uint64_t asked_ns; /* of a step that is needed: when the ensemble's request arrived, whose place it has; or 0 */
+    double weight;     /* of its waiting time: scheduler/policies/lane.h */
+    uint64_t job;      /* likewise: the ensemble's request that it is a step of; 0: none */
+    uint64_t upstream; /* likewise: the request whose result says whether this one is needed; 0: it is */
     double probability;
     uint32_t model;
     unsigned engine;

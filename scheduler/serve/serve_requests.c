@@ -172,8 +172,6 @@ static unsigned wire_inputs(const struct swn_served *m, const struct swn_job *jo
 static void admit_to_queue(struct swn_serving *s, struct swn_job *job, struct swn_served *m,
                            const struct swn_queue_terms *terms, uint64_t now)
 {
-    uint64_t timeout_ns = terms->timeout_us;
-
     job->infer->may_differ = (uint8_t)swn_model_config_may_differ(m->config);
     job->infer->has_batch = m->config->max_batch_size > 0;
     job->infer->labels = swn_labels_hold(m->labels);
@@ -182,10 +180,7 @@ static void admit_to_queue(struct swn_serving *s, struct swn_job *job, struct sw
     job->item.engine = m->config->ensemble ? SWN_NO_ENGINE : m->engine;
     job->item.weight = terms->weight;
     job->item.is_loaded = m->state == SWN_MODEL_READY && !m->is_leaving;
-    job->item.deadline_ns = 0;
-    if (timeout_ns && !__builtin_mul_overflow(timeout_ns, UINT64_C(1000), &timeout_ns) &&
-        timeout_ns < UINT64_MAX - job->item.arrived_ns)
-        job->item.deadline_ns = job->item.arrived_ns + timeout_ns;
+    job->item.deadline_ns = swn_queue_deadline(terms, job->item.arrived_ns, job->item.deadline_ns);
     m->counts.pending += job->item.upstream == 0;
     swn_serve_queue_add(&s->queue, &job->item);
     if (m->config->ensemble)

@@ -213,6 +213,25 @@ def test_a_higher_level_goes_first(place):
     assert [request for request, _ in place.runs()] == [3, 2]
 
 
+def test_an_ensemble_is_due_in_each_of_its_steps(place):
+    """Others came before it and between its steps, and have more time. A group takes 134 ms as is guessed, as its weights are read; what has no
+    deadline would be due 64 times as late as it takes alone, behind all of them."""
+    repository(place.repo, m="groups=3 missing=64", detector="groups=2 missing=64", reader="groups=2 missing=64")
+    ensemble(place.repo, "cascade", ["READ"], ("detector", {"INPUT0": "IN"}, {"OUTPUT0": "DETECTED"}, ""),
+             ("reader", {"INPUT0": "DETECTED"}, {"OUTPUT0": "READ"}, ""))
+    with place.serve("--policy", "edf") as f:
+        crowd = place.crowd_of(f)
+        for _ in range(3):
+            crowd.send("m", body_of(tensor(VALUES), parameters={"timeout": 12_000_000}))
+        crowd.answers.append(crowd.pool.submit(f.infer, "cascade", body_of(tensor(VALUES, "IN"), parameters={"timeout": 10_000_000})))
+        wait_for(lambda: f.metric("swapnet_serve_requests") == 6)  # and its first step
+        assert [answer[0] for answer in crowd.results()] == [200] * 5
+    runs = place.runs()
+    steps = [run for run in runs if run[0] > 5]
+    assert [group for _, group in steps] == [0, 1, 0, 1]
+    assert runs[0] == steps[0] and runs.index(steps[-1]) < runs.index((2, 2))
+
+
 def test_a_request_that_does_not_fit_beside_others_runs_alone(place):
     repository(place.repo, m="groups=2 missing=64 alone=1")
     with place.serve() as f:

@@ -85,6 +85,23 @@ static void test_a_level_has_a_policy_of_its_own(void **state)
     assert_int_equal(swn_queue_terms(b, 2, 0).timeout_us, 20);
 }
 
+static void test_a_step_is_due_with_its_ensemble(void **state)
+{
+    struct swn_queue_terms t = {.timeout_us = 5};
+
+    (void)state;
+    assert_int_equal(swn_queue_deadline(&t, 1000, 0), 6000);
+    assert_int_equal(swn_queue_deadline(&t, 1000, 5000), 5000);
+    assert_int_equal(swn_queue_deadline(&t, 1000, 7000), 6000);
+    t.timeout_us = 0;
+    assert_int_equal(swn_queue_deadline(&t, 1000, 0), 0);
+    assert_int_equal(swn_queue_deadline(&t, 1000, 7000), 7000);
+    t.timeout_us = UINT64_MAX; /* a time that no number holds is none */
+    assert_int_equal(swn_queue_deadline(&t, 1000, 0), 0);
+    t.timeout_us = UINT64_MAX / 1000;
+    assert_int_equal(swn_queue_deadline(&t, UINT64_MAX / 2, 7000), 7000);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -93,6 +110,7 @@ int main(void)
         cmocka_unit_test(test_many_levels_stay_numbers),
         cmocka_unit_test(test_timeouts_are_overridden_only_where_allowed),
         cmocka_unit_test(test_a_level_has_a_policy_of_its_own),
+        cmocka_unit_test(test_a_step_is_due_with_its_ensemble),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -324,6 +324,20 @@ static void test_what_runs_behind_a_turn_is_foretold(void **state)
     assert_behind(3, 3, (const uint32_t[]){0, 1, 1, 0, 1, 1});
 }
 
+/* The last one is a step of an ensemble whose request came before all others. */
+static void test_a_step_is_as_old_as_its_ensemble(void **state)
+{
+    (void)state;
+    items[5].asked_ns = MS / 2;
+    assert_chosen(5, 1);
+    items[5].asked_ns = 3 * MS; /* behind the third one, which is as old */
+    for (int i = 0; i < 3; i++)
+        items[i].is_dropped = 1;
+    assert_chosen(5, 1);
+    items[2].is_dropped = 0;
+    assert_chosen(2, 1);
+}
+
 static void test_one_that_may_not_be_needed_begins_behind_its_upstream(void **state)
 {
     (void)state;
@@ -394,6 +408,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_many_groups_are_one_division, begin, end),
         cmocka_unit_test_setup_teardown(test_a_batch_waits_as_its_model_says, begin, end),
         cmocka_unit_test_setup_teardown(test_what_runs_behind_a_turn_is_foretold, begin, end),
+        cmocka_unit_test_setup_teardown(test_a_step_is_as_old_as_its_ensemble, begin, end),
         cmocka_unit_test_setup_teardown(test_one_that_may_not_be_needed_begins_behind_its_upstream, begin, end),
         cmocka_unit_test_setup_teardown(test_a_model_that_may_be_asked_for_is_foretold, begin, end),
         cmocka_unit_test_setup_teardown(test_nothing_is_foretold_where_all_is_in_memory, begin, end),
