@@ -61,7 +61,7 @@ def main():
     parser.add_argument("--build", type=pathlib.Path, default=REPO / "build" / "release")
     options = parser.parse_args()
     options.python = pythons.with_torchvision(options.python)
-    library, runtime = options.build / "lib" / "libswapnet.so", options.build / "tests" / "standin" / "libcudart.so.12"
+    library, runtime = options.build / "lib" / "libswapnet.so", options.build / "tests" / "fakes" / "libcudart.so.12"
     for path in library, runtime:
         if not path.exists():
             sys.exit(f"idle: {path} is missing: build the release preset first")

@@ -4,6 +4,7 @@ count, and how the table tells.
 ncnn itself is only where scripts/bench has put it, so a module that computes one small network takes its place."""
 import json
 import os
+import re
 import subprocess
 import sys
 
@@ -342,6 +343,20 @@ def test_two_builds(tmp_path):
     for lane in made.values():
         lane.sampler.close()
         lane.worker.close()
+
+
+def test_the_build_makes_what_is_named_in_it():
+    """Each path below the build directory that a script names in its text."""
+    made = set(re.split(r"[\s:|]+", (harness.BUILD / "build.ninja").read_text().replace("$:", ":")))
+    named = {}
+    for script in sorted(BENCH.rglob("*.py")):
+        text = script.read_text()
+        for path in re.findall(r'\bbuild(?:\[0\])?((?: / "[\w.-]+")+)', text) + re.findall(r'"build"((?: / "[\w.-]+")+)', text):
+            named.setdefault("/".join(re.findall(r'"([\w.-]+)"', path)).removeprefix("release/"), script.name)
+        for path in re.findall(r'build/release/([\w./-]+)', text):
+            named.setdefault(path, script.name)
+    assert {"lib/libswapnet.so", "tests/fakes/libcudart.so.12"} <= named.keys()
+    assert not {path: script for path, script in named.items() if "/" in path and path not in made}
 
 
 SLOWED = """
