@@ -155,6 +155,25 @@ int swn_dir_is_trusted(const char *dir)
     return is_theirs(st.st_uid) && !(st.st_mode & 0022) ? 0 : -EPERM;
 }
 
+int swn_make_trusted_dirs(const char *dir)
+{
+    char path[4096];
+    int rc = dir[0] == '/' ? check_above("/") : -EINVAL;
+    if (snprintf(path, sizeof path, "%s", dir) >= (int)sizeof path)
+        return -ENAMETOOLONG;
+    for (char *p = path + 1; !rc && *p; p++) {
+        char end = p[1];
+        if (end && end != '/')
+            continue;
+        p[1] = 0;
+        rc = check_above(path);
+        if (rc == -ENOENT) /* all above it has been looked at */
+            rc = mkdir(path, 0700) && errno != EEXIST ? -errno : check_above(path);
+        p[1] = end;
+    }
+    return rc ? rc : swn_dir_is_trusted(dir);
+}
+
 int swn_dir_of(const char *path, char *out, size_t size)
 {
     const char *slash = strrchr(path, '/');

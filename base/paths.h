@@ -32,6 +32,11 @@ int swn_make_dirs(const char *dir);
  * sticky directory may be everybody's. 0; -ELOOP: a link; -ENOTDIR; -EPERM: others can; another -errno. */
 int swn_dir_is_trusted(const char *dir);
 
+/* Makes the directory, an absolute path, and what is missing above it, mode 0700; but nothing below a directory that
+ * fails swn_dir_is_trusted, as after su or sudo -E, when HOME is another user's, who could not remove what is made
+ * there. 0 (also when it was there) or the errors of swn_dir_is_trusted. */
+int swn_make_trusted_dirs(const char *dir);
+
 /* The directory part of `path`: "." when there is none. 0 or -ENAMETOOLONG. */
 int swn_dir_of(const char *path, char *out, size_t size);
 

@@ -31,7 +31,7 @@ static int make_directory(char *dir, size_t size)
         swn_cli_error("cannot tell where backends of yours go: neither XDG_DATA_HOME nor HOME is an absolute path");
         return rc;
     }
-    rc = swn_make_dirs(dir);
+    rc = swn_make_trusted_dirs(dir);
     if (!rc)
         rc = swn_backend_dir_is_private(dir);
     if (rc == -EPERM || rc == -ELOOP)

@@ -96,6 +96,16 @@ def test_says_what_is_missing(prefix, disk):
     assert refused.returncode == 2 and "--jobs" in refused.stderr, refused
 
 
+def test_leaves_nothing_in_the_home_of_another_user(prefix, disk):
+    """As root, by su or sudo -E: that user could neither use nor remove it."""
+    if os.geteuid():
+        pytest.skip("only root can have another user's home")
+    os.chown(disk, 65534, 65534)
+    refused = add_torch(prefix, disk / "data", harness.TORCH213.python)
+    assert refused.returncode == 1 and "is not yours alone" in refused.stderr, refused
+    assert not list(disk.iterdir())
+
+
 def stand_in(compiler):
     """A compiler that gives the backend of this build, so that only the trial takes time."""
     compiler.write_text("#!/bin/sh\n"

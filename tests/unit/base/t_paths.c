@@ -80,6 +80,30 @@ static void test_directory_below_another_users_is_not_trusted(void **state)
 
 #define NOBODY 65534
 
+static void test_nothing_is_made_below_another_users(void **state)
+{
+    struct stat st;
+    (void)state;
+    assert_int_equal(swn_make_trusted_dirs(at("own/below/a//b")), 0);
+    assert_int_equal(swn_make_trusted_dirs(at("own/below/a/b/")), 0); /* it is there */
+    assert_int_equal(stat(at("own/below/a/b"), &st), 0);
+    assert_int_equal(st.st_mode & 0777, 0700);
+    assert_int_equal(rmdir(at("own/below/a/b")), 0);
+    assert_int_equal(rmdir(at("own/below/a")), 0);
+    assert_int_equal(swn_make_trusted_dirs("relative"), -EINVAL);
+    assert_int_equal(chmod(at("own"), 0777), 0);
+    assert_int_equal(swn_make_trusted_dirs(at("own/below/a/b")), -EPERM);
+    assert_int_equal(swn_make_trusted_dirs(at("own/other")), -EPERM);
+    assert_int_equal(chmod(at("own"), 0755), 0);
+    if (!geteuid()) { /* root with a user's home, whose directories he would be locked out of */
+        assert_int_equal(chown(at("own/below"), NOBODY, NOBODY), 0);
+        assert_int_equal(swn_make_trusted_dirs(at("own/below/a/b")), -EPERM);
+        assert_int_equal(chown(at("own/below"), 0, 0), 0);
+    }
+    assert_int_equal(stat(at("own/below/a"), &st), -1);
+    assert_int_equal(stat(at("own/other"), &st), -1);
+}
+
 static const char *default_dir(const char *name, const char *dir)
 {
     static char found[PATH_MAX];
@@ -168,6 +192,7 @@ int main(void)
         cmocka_unit_test(test_own_directory_is_trusted),
         cmocka_unit_test(test_link_is_not_trusted),
         cmocka_unit_test(test_directory_that_others_write_to_is_not_trusted),
+        cmocka_unit_test(test_nothing_is_made_below_another_users),
         cmocka_unit_test(test_store_is_in_the_own_cache),
         cmocka_unit_test(test_store_is_not_in_another_users_home),
         cmocka_unit_test(test_store_is_not_where_another_user_was_first),
