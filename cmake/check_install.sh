@@ -20,7 +20,7 @@ want+=("$bindir/swapnetctl" "$bindir/swapnetd" "$bindir/swapnet-partition" "$lib
     "$datadir"/swapnet/devices/{jetson-nx,jetson-nano,raspberry-pi-3b-plus,raspberry-pi-4b}.json
     "$datadir"/bash-completion/completions/{swapnetctl,swapnet-partition})
 if [ -e "$build/bin/swapnet-serve" ]; then # libmicrohttpd was there
-    want+=("$bindir/swapnet-serve" lib/systemd/system/swapnet-serve.service)
+    want+=("$bindir/swapnet-serve" lib/systemd/system/swapnet-serve.service lib/tmpfiles.d/swapnet.conf)
 fi
 if [ -d "$build/man" ]; then # scdoc was there
     want+=("$mandir"/man{1/swapnetctl.1,1/swapnet-partition.1,7/swapnet.7,8/swapnetd.8,8/swapnet-serve.8})

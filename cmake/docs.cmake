@@ -42,4 +42,5 @@ if(TARGET swapnet-serve)
     configure_file(${PROJECT_SOURCE_DIR}/share/systemd/swapnet-serve.service.in
         ${PROJECT_BINARY_DIR}/swapnet-serve.service @ONLY)
     install(FILES ${PROJECT_BINARY_DIR}/swapnet-serve.service DESTINATION lib/systemd/system COMPONENT service)
+    install(FILES ${PROJECT_SOURCE_DIR}/share/systemd/tmpfiles.conf DESTINATION lib/tmpfiles.d RENAME swapnet.conf COMPONENT service)
 endif()

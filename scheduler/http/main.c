@@ -16,6 +16,9 @@
 #include "scheduler/protocol/systemd.h"
 #include "scheduler/http/options.h"
 
+/* Exit statuses, of which the unit of systemd tells apart what another start may cure (share/systemd). */
+enum { FAILED = 1, WRONG_USAGE = 2, LACKS_SOMETHING = 3 };
+
 #define ENGINE "swapnet-engine"
 /* Besides connections: engines, the repository, what libraries open; and as many for connections that ask for
  * metrics. */
@@ -147,6 +150,7 @@ static int start_tls(const struct swn_serve_options *o, struct swn_http_options 
     return rc;
 }
 
+/* 0; -EINVAL: a file that TLS needs is wrong; another -errno: it cannot listen. */
 static int start_listeners(struct swn_serve_options *o, struct swn_serving *serving)
 {
     struct swn_http_options http = o->http;
@@ -163,8 +167,9 @@ static int start_listeners(struct swn_serve_options *o, struct swn_serving *serv
             return -EIO;
         http.socket = -1;
     }
-    if (o->https_port && start_tls(o, &http, serving))
-        return -EIO;
+    int rc = o->https_port ? start_tls(o, &http, serving) : 0;
+    if (rc)
+        return rc;
     if (!has_port)
         return 0;
     http.socket = -1;
@@ -184,30 +189,32 @@ int main(int argc, char **argv)
     static struct swn_serving_hooks hooks = {NULL, tick, quiesce, requests, connections, 0};
     struct swn_serving *serving;
     char why[SWN_ERRMSG], mib[32];
-    int rc = swn_serve_options_take(&o, argc, argv);
+    int rc = swn_serve_options_take(&o, argc, argv), status;
 
     if (rc)
-        return rc == 1 ? 0 : 2;
+        return rc == 1 ? 0 : WRONG_USAGE;
     mallopt(M_ARENA_MAX, 2); /* threads of the HTTP side give back what others took */
     mallopt(M_TRIM_THRESHOLD, TRIM_BYTES);
     signal(SIGPIPE, SIG_IGN);
     signal(SIGCHLD, SIG_DFL); /* inherited as ignored, the kernel would reap engines itself */
     allow_descriptors(&o);
     if (find_programs(&o, engine, library))
-        return 1;
-    if (swn_serving_new(&serving, &o.serving, why)) {
+        return LACKS_SOMETHING;
+    rc = swn_serving_new(&serving, &o.serving, why);
+    if (rc) {
         swn_serve_say("%s", why);
-        return 1;
+        return rc == -ENOMEM || rc == -EMFILE || rc == -ENFILE ? FAILED : LACKS_SOMETHING;
     }
     rc = start_listeners(&o, serving);
+    status = rc == -EINVAL ? LACKS_SOMETHING : FAILED;
     if (rc == 0) {
         swn_serve_say("%s for models, requests and answers", swn_format_mib(mib, o.serving.memory_bytes));
         hooks.port = swn_http_port(listeners[o.has_http ? PLAIN : WITH_TLS]);
         swn_notify("READY=1\nSTATUS=Answering for models");
-        rc = swn_serving_run(serving, &hooks);
+        status = swn_serving_run(serving, &hooks) ? FAILED : 0;
     }
     for (int i = 0; i < LISTENERS; i++)
         swn_http_stop(listeners[i]);
     swn_serving_free(serving);
-    return rc ? 1 : 0;
+    return status;
 }

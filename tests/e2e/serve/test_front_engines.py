@@ -599,5 +599,13 @@ def test_port_that_is_taken_is_said(tmp_path):
     with front(repo) as f:
         done = subprocess.run([serve_front.SERVE, "--model-repository", repo, "--memory", "200M", "--http-port", str(f.port),
                                "--library", "none"], capture_output=True, text=True, timeout=serve_front.PATIENCE_S, check=False)
-        assert done.returncode == 1
+        assert done.returncode == 1, "the port may be free later"
         assert "cannot listen" in done.stderr
+
+
+def test_what_is_missing_ends_it_for_good(tmp_path):
+    """With an exit status after which systemd does not start it again (share/systemd)."""
+    for repo, library in (tmp_path / "none", "none"), (repository(tmp_path / "repo", echo=""), tmp_path / "none.so"):
+        done = subprocess.run([serve_front.SERVE, "--model-repository", repo, "--memory", "200M", "--http-port", "0", "--library", library],
+                              capture_output=True, text=True, timeout=serve_front.PATIENCE_S, check=False)
+        assert done.returncode == 3 and str(tmp_path / "none") in done.stderr, done

@@ -40,20 +40,38 @@ def test_sources_of_backends_are_complete(prefix):
     assert len(seen) > 40, "it has followed the includes"
 
 
+def unit(prefix, name):
+    """{key: values} of a unit, whatever the section."""
+    lines = [line.partition("=") for line in (prefix / "lib" / "systemd" / "system" / name).read_text().splitlines() if line[:1].isalpha()]
+    return {key: [value for name, _, value in lines if name == key] for key, _, _ in lines}
+
+
+def test_server_is_not_started_again_for_what_does_not_pass(prefix):
+    """Statuses of swapnet-serve(8). Its folder of models is made with the package, and no port that is taken makes it start ten times a second."""
+    if not (harness.BUILD / "bin" / "swapnet-serve").exists():
+        pytest.skip("swapnet-serve is not built: no libmicrohttpd")
+    service = unit(prefix, "swapnet-serve.service")
+    assert service["Restart"] == ["on-failure"] and float(service["RestartSec"][0]) >= 1
+    assert set(service["RestartPreventExitStatus"][0].split()) == {"2", "3"}
+    folder = re.search(r"--model-repository (\S+)", service["Environment"][0])[1]
+    made = [line.split()[:5] for line in (prefix / "lib" / "tmpfiles.d" / "swapnet.conf").read_text().splitlines()]
+    assert ["d", folder, "0755", "root", "root"] in made
+
+
 def test_systemd_accepts_the_units(prefix):
     if not shutil.which("systemd-analyze"):
         pytest.skip("no systemd-analyze")
     units = prefix / "lib" / "systemd" / "system"
-    service = units / "swapnetd.service"
-    # It names the prefix that the build was configured with.
-    text, count = re.subn(r"^ExecStart=\S+/swapnetd$", f"ExecStart={prefix}/bin/swapnetd", service.read_text(), flags=re.M)
-    assert count == 1
-    service.write_text(text)
-    done = subprocess.run(["systemd-analyze", "verify", "--man=no", service, units / "swapnetd.socket"],
+    services = list(units.glob("*.service"))
+    for service in services:  # it names the prefix that the build was configured with
+        text, count = re.subn(rf"^ExecStart=\S+/{service.stem}\b", f"ExecStart={prefix}/bin/{service.stem}", service.read_text(), flags=re.M)
+        assert count == 1
+        service.write_text(text)
+    done = subprocess.run(["systemd-analyze", "verify", "--man=no", *services, units / "swapnetd.socket"],
                           capture_output=True, text=True, timeout=60)
     if "Operation not permitted" in done.stderr or "Failed to initialize manager" in done.stderr:
         pytest.skip(done.stderr.strip())
-    ours = [line for line in done.stderr.splitlines() if "swapnetd" in line]
+    ours = [line for line in done.stderr.splitlines() if "swapnet" in line]
     assert done.returncode == 0 and not ours, done
 
 
