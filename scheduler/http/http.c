@@ -622,7 +622,7 @@ int swn_http_start(struct swn_http **out, const struct swn_http_options *o, stru
     if (!h->daemon) {
         swn_http_stop(h);
         /* With plain HTTP it fails for lack of memory, threads or descriptors only. */
-        return o->tls ? swn_errmsg(why, -EIO,
+        return o->tls ? swn_errmsg(why, -EINVAL,
                                    "HTTPS does not start: %s and %s have to be a certificate and its key, without a "
                                    "password, in PEM form",
                                    o->tls->certificate_path, o->tls->key_path)

@@ -120,9 +120,10 @@ static int start(int which, const struct swn_http_options *o, struct swn_serving
 {
     char why[SWN_ERRMSG];
 
-    if (swn_http_start(&listeners[which], o, serving, why)) {
+    int rc = swn_http_start(&listeners[which], o, serving, why);
+    if (rc) {
         swn_serve_say("%s", why);
-        return -EIO;
+        return rc == -EINVAL ? rc : -EIO;
     }
     swn_serve_say("%s on %s, port %u", said, *o->address ? o->address : "all addresses",
                   swn_http_port(listeners[which]));
