@@ -16,7 +16,7 @@ want+=("$libdir"/swapnet/worker/{worker.so,__main__.py,swapnet_worker/server.py}
 want+=("$libdir"/swapnet/add_torch/{__main__.py,torch_info.py,recipe.json,libjansson.a,include/jansson.h,source/shim/torch/{op_hook.cpp,compat.h},source/skeleton/abi/abi.h})
 want+=("$libdir"/swapnet/verify/{__main__.py,reference.py,served.py,trust.py})
 want+=("$bindir/swapnetctl" "$bindir/swapnetd" "$bindir/swapnet-partition" "$libdir/libswapnet-store.so" "$libdir/pkgconfig/swapnet.pc"
-    include/swapnet.h lib/systemd/system/swapnetd.service lib/systemd/system/swapnetd.socket
+    include/swapnet.h lib/systemd/system/swapnetd.service lib/systemd/system/swapnetd.socket lib/sysusers.d/swapnet.conf
     "$datadir"/swapnet/devices/{jetson-nx,jetson-nano,raspberry-pi-3b-plus,raspberry-pi-4b}.json
     "$datadir"/bash-completion/completions/{swapnetctl,swapnet-partition})
 if [ -e "$build/bin/swapnet-serve" ]; then # libmicrohttpd was there

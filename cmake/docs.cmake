@@ -38,6 +38,7 @@ install(FILES ${PROJECT_BINARY_DIR}/swapnet.pc DESTINATION ${CMAKE_INSTALL_LIBDI
 configure_file(${PROJECT_SOURCE_DIR}/share/systemd/swapnetd.service.in ${PROJECT_BINARY_DIR}/swapnetd.service @ONLY)
 install(FILES ${PROJECT_BINARY_DIR}/swapnetd.service ${PROJECT_SOURCE_DIR}/share/systemd/swapnetd.socket
     DESTINATION lib/systemd/system COMPONENT service)
+install(FILES ${PROJECT_SOURCE_DIR}/share/systemd/sysusers.conf DESTINATION lib/sysusers.d RENAME swapnet.conf COMPONENT service)
 if(TARGET swapnet-serve)
     configure_file(${PROJECT_SOURCE_DIR}/share/systemd/swapnet-serve.service.in
         ${PROJECT_BINARY_DIR}/swapnet-serve.service @ONLY)

@@ -39,17 +39,21 @@ static int look_at(const char *path)
 int swn_daemon_socket_find(char *to, size_t size)
 {
     char directory[PATH_MAX], path[2 * PATH_MAX];
+    int found = -ENOENT;
 
     *to = '\0';
-    for (unsigned i = 0; !*to; i++) {
+    for (unsigned i = 0; found; i++) {
         int rc = swn_control_directory(i, directory, sizeof directory);
         if (rc == -ENOENT)
             break;
         snprintf(path, sizeof path, "%s/%s", directory, SWN_DAEMON_SOCKET);
-        if (!rc && strlen(path) < size && !look_at(path) && swn_lease_has_daemon(path))
+        int has = !rc && strlen(path) < size && !look_at(path) ? swn_lease_has_daemon(path) : 0;
+        if (has > 0 || (has < 0 && found == -ENOENT)) {
             strcpy(to, path);
+            found = has > 0 ? 0 : has;
+        }
     }
-    return *to ? 0 : -ENOENT;
+    return found;
 }
 
 int swn_daemon_connect(const char *path)

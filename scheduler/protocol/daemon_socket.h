@@ -5,8 +5,8 @@
 
 #include <stddef.h>
 
-/* The socket of a daemon that is there: of one that answers, or that its record shows to be started again. 0, or
- * -ENOENT with path "". */
+/* The socket of a daemon that is there: of one that answers, or that its record shows to be started again. 0; -EACCES:
+ * there is one, path, that this user may not connect to; -ENOENT with path "". */
 int swn_daemon_socket_find(char *path, size_t size);
 /* A non-blocking connection, close-on-exec; or -errno: -EPERM where another user can write to the socket's directory,
  * or the socket belongs to neither root nor this user. */

@@ -85,6 +85,8 @@ int swn_lease_has_daemon(const char *path)
         return 0;
     err = connect(fd, (const struct sockaddr *)&sa, sizeof sa) ? errno : 0;
     close(fd);
+    if (err == EACCES && !was_stopped(path))
+        return -EACCES;
     return !err || err == EAGAIN || (err == ECONNREFUSED && !was_stopped(path) && swn_lease_held(path, 0));
 }
 

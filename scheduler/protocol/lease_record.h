@@ -16,7 +16,7 @@ int swn_lease_stopped_path(const char *socket, char *out, size_t size);
 int swn_lease_open(const char *path, json_t **out);
 /* 1: a daemon listens on that socket; or no daemon does, the socket file exists, and swn_lease_held: the daemon was
  * killed, and the next one is about to start and counts the leases of the programs that still run. A daemon that ended
- * on request is not waited for. */
+ * on request is not waited for. 0: none does. -EACCES: there is a socket, which this user may not connect to. */
 int swn_lease_has_daemon(const char *socket);
 /* 1: a live process other than `but` (0: any process) has a lease on the record beside that socket, or this user may
  * not read the record; 0: none has. */

@@ -65,7 +65,14 @@ int swn_serve_party_open(struct swn_serve_party **out, const struct swn_serve_pa
     p = calloc(1, sizeof *p);
     if (!p)
         return swn_errmsg(why, -ENOMEM, "out of memory");
-    if (is_path ? strlen(daemon) >= sizeof p->path : swn_daemon_socket_find(p->path, sizeof p->path) != 0) {
+    int rc = is_path ? (strlen(daemon) >= sizeof p->path ? -ENAMETOOLONG : 0)
+                     : swn_daemon_socket_find(p->path, sizeof p->path);
+    if (rc) {
+        if (rc == -EACCES)
+            swn_serve_say("there is a swapnetd at %s that this user may not connect to, so the server is outside its "
+                          "total; make the server a member of the socket's group, see swapnetd(8), or set "
+                          "SWAPNET_DAEMON=off",
+                          p->path);
         free(p);
         return is_path ? swn_errmsg(why, -ENAMETOOLONG, "SWAPNET_DAEMON is too long for a path") : 0;
     }

@@ -144,7 +144,7 @@ static int is_expected(void)
         if (rc == -ENOENT)
             break;
         snprintf(path, sizeof path, "%s/%s", directory, SWN_DAEMON_SOCKET);
-        yes = !rc && swn_lease_has_daemon(path);
+        yes = !rc && swn_lease_has_daemon(path) > 0;
     }
     return yes;
 }

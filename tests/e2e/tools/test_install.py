@@ -58,6 +58,16 @@ def test_server_is_not_started_again_for_what_does_not_pass(prefix):
     assert ["d", folder, "0755", "root", "root"] in made
 
 
+def test_server_may_connect_to_the_daemon(prefix):
+    """A user of systemd's making, it has the socket's group, which is made with the package."""
+    if not (harness.BUILD / "bin" / "swapnet-serve").exists():
+        pytest.skip("swapnet-serve is not built: no libmicrohttpd")
+    service, listening = unit(prefix, "swapnet-serve.service"), unit(prefix, "swapnetd.socket")
+    assert listening["SocketMode"] == ["0660"] and service["SupplementaryGroups"] == listening["SocketGroup"]
+    assert "swapnetd.socket" in service["After"][0].split()
+    assert f"g {listening['SocketGroup'][0]} -" in (prefix / "lib" / "sysusers.d" / "swapnet.conf").read_text().splitlines()
+
+
 def test_systemd_accepts_the_units(prefix):
     if not shutil.which("systemd-analyze"):
         pytest.skip("no systemd-analyze")

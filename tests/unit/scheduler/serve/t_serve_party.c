@@ -13,6 +13,7 @@
 #include <cmocka.h>
 
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -340,6 +341,41 @@ static void test_daemon_that_is_named_is_waited_for(void **state)
     assert_int_equal(hear().op, SWN_WIRE_HELLO);
 }
 
+/* What the server writes to standard error while it looks for a daemon. */
+static const char *said_while_opening(void)
+{
+    static char text[2048];
+    FILE *file = tmpfile();
+    int before = dup(STDERR_FILENO);
+
+    assert_non_null(file);
+    assert_true(dup2(fileno(file), STDERR_FILENO) >= 0);
+    int rc = open_party(NULL);
+    dup2(before, STDERR_FILENO);
+    close(before);
+    assert_int_equal(rc, 0);
+    rewind(file);
+    text[fread(text, 1, sizeof text - 1, file)] = 0;
+    fclose(file);
+    return text;
+}
+
+/* As a server of another user finds root's daemon that has no group. */
+static void test_daemon_that_it_may_not_use_is_named(void **state)
+{
+    (void)state;
+    int is_root = geteuid() == 0;
+    assert_int_equal(fcntl(listener, F_SETFL, O_NONBLOCK), 0);
+    assert_int_equal(chmod(runtime, 0755) || chmod(folder, 0755) || chmod(path, is_root ? 0600 : 0), 0);
+    assert_int_equal(is_root ? seteuid(65534) : 0, 0);
+    const char *said = said_while_opening();
+    assert_int_equal(is_root ? seteuid(0) : 0, 0);
+    assert_null(party);
+    assert_non_null(strstr(said, path));
+    assert_non_null(strstr(said, "outside its total"));
+    assert_ptr_equal(strchr(said, '\n'), said + strlen(said) - 1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -352,6 +388,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_lease_outlives_the_daemon, begin, end),
         cmocka_unit_test_setup_teardown(test_goes_on_alone_when_no_daemon_comes, begin, end),
         cmocka_unit_test_setup_teardown(test_daemon_that_is_named_is_waited_for, begin, end),
+        cmocka_unit_test_setup_teardown(test_daemon_that_it_may_not_use_is_named, begin, end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
