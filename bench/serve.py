@@ -24,13 +24,19 @@ import peers
 PARTS = {"many": many, "first": first, "peers": peers, "identity": identity}
 
 
+def engine_python(args):
+    """The servers beside swapnet-serve have PyTorch 2.13 (peers.py), so it has the same there."""
+    torch = args.torch or ("2.13" if args.part == "peers" else "1.13")
+    return args.python or (pythons.PYTHON_113 if torch == "1.13" else pythons.PYTHON_213)
+
+
 class Setup:
     """Where things are and how they are run."""
 
     def __init__(self, args):
         self.build = args.build.resolve()
         self.tracing = pythons.with_torchvision(None)
-        self.python = args.python or (pythons.PYTHON_113 if args.torch == "1.13" else pythons.PYTHON_213)
+        self.python = engine_python(args)
         self.folder = args.dir.resolve() / "serve-bench"
         self.folder.mkdir(parents=True, exist_ok=True)
         self.beside = args.beside * MIB
@@ -53,7 +59,8 @@ def main():
     common = argparse.ArgumentParser(add_help=False)
     common.add_argument("--build", type=Path, default=variants.DEFAULT_LIBRARY.parent.parent)
     common.add_argument("--dir", type=Path, default=variants.OUT, help="work directory, on the disk to measure; default: bench/out")
-    common.add_argument("--torch", choices=("1.13", "2.13"), default="1.13", help="the PyTorch of engines: Debian's, or .deps/torch-2.13")
+    common.add_argument("--torch", choices=("1.13", "2.13"),
+                        help="the PyTorch of engines: Debian's, or .deps/torch-2.13; default: 1.13, in peers 2.13, as the others have")
     common.add_argument("--python", help="another interpreter, whose PyTorch engines use")
     common.add_argument("--beside", type=int, default=170, metavar="MIB",
                         help="what the limit leaves beside --memory for programs and their libraries; default: 170")

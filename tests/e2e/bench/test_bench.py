@@ -2,6 +2,7 @@
 count, and how the table tells.
 
 ncnn itself is only where scripts/bench has put it, so a module that computes one small network takes its place."""
+import argparse
 import json
 import os
 import re
@@ -357,6 +358,17 @@ def test_the_build_makes_what_is_named_in_it():
             named.setdefault(path, script.name)
     assert {"lib/libswapnet.so", "tests/fakes/libcudart.so.12"} <= named.keys()
     assert not {path: script for path, script in named.items() if "/" in path and path not in made}
+
+
+def test_servers_beside_have_the_same_pytorch():
+    """Where nothing else is asked for."""
+    sys.path.append(str(BENCH / "serving"))
+    import pythons
+    import serve
+    asked = {(part, torch): serve.engine_python(argparse.Namespace(part=part, torch=torch, python=None))
+             for part in ("peers", "many") for torch in (None, "1.13", "2.13")}
+    assert asked["peers", None] == asked["peers", "2.13"] == asked["many", "2.13"] == pythons.PYTHON_213
+    assert asked["many", None] == asked["many", "1.13"] == asked["peers", "1.13"] == pythons.PYTHON_113
 
 
 SLOWED = """
