@@ -1,6 +1,6 @@
 /* Description: a pass that recurs gets the same memory for the same tensors, faults nothing in and lets nothing go, and
  * no tensor is ever given memory that another one has. */
-/* wraps: swn_now_ns swn_cond_wait_until swn_disk_speed_get swn_engine_op_end */
+/* wraps: swn_now_ns swn_cond_wait_until swn_spin_wait_wait swn_disk_speed_get swn_engine_op_end */
 #define _GNU_SOURCE
 #include "tests/unit/support/engine_fixture.h"
 

@@ -1,7 +1,8 @@
 /* Description: an operator that reads what is there looks at the frames that it reads next, and not at all that there
  * are; where nothing is missing it does not look at all; what has been read ahead is mapped by the time its operator
  * begins; and what an earlier look ahead wanted may leave. */
-/* wraps: swn_now_ns swn_cond_wait_until swn_disk_speed_get swn_engine_op_end swn_pool_first swn_access_order_next */
+/* wraps: swn_now_ns swn_cond_wait_until swn_spin_wait_wait swn_disk_speed_get swn_engine_op_end swn_pool_first */
+/* wraps: swn_access_order_next */
 #define _GNU_SOURCE
 #include "tests/unit/support/engine_fixture.h"
 #include "tests/unit/support/plan_clock.h"

@@ -1,6 +1,6 @@
 /* Description: whatever is mapped there, an operator's weights have the right bytes at their own address, while other
  * threads evict, prefetch, write, free and change the order. */
-/* wraps: swn_now_ns swn_cond_wait_until swn_disk_speed_get swn_engine_op_end */
+/* wraps: swn_now_ns swn_cond_wait_until swn_spin_wait_wait swn_disk_speed_get swn_engine_op_end */
 #define _GNU_SOURCE
 #include "blocks/memory/publish.h"
 #include "tests/unit/support/engine_fixture.h"

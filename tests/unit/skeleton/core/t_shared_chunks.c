@@ -1,6 +1,6 @@
 /* Description: where weights that lie beside each other are read far apart, a plan keeps the chunks that they share,
  * which would be read twice in a pass. */
-/* wraps: swn_now_ns swn_cond_wait_until swn_disk_speed_get swn_engine_op_end */
+/* wraps: swn_now_ns swn_cond_wait_until swn_spin_wait_wait swn_disk_speed_get swn_engine_op_end */
 #define _GNU_SOURCE
 #include "blocks/memory/publish.h"
 #include "tests/unit/support/engine_fixture.h"

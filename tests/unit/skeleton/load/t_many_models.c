@@ -1,6 +1,6 @@
 /* Description: of models that are used in any order, the one that is asked has what it needs in memory, and an idle one
  * gives its memory. Plans go by the clock of plan_clock.h. */
-/* wraps: swn_now_ns swn_cond_wait_until swn_disk_speed_get swn_engine_op_end */
+/* wraps: swn_now_ns swn_cond_wait_until swn_spin_wait_wait swn_disk_speed_get swn_engine_op_end */
 #define _GNU_SOURCE
 #include "tests/unit/support/sliced_op.h"
 

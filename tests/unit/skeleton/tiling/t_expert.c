@@ -1,6 +1,6 @@
 /* Description: of a mixture only the experts that its operator names are read; what stays goes by how often it is used;
  * and whatever an operator reads besides has the right bytes. */
-/* wraps: swn_now_ns swn_cond_wait_until swn_disk_speed_get swn_engine_op_end */
+/* wraps: swn_now_ns swn_cond_wait_until swn_spin_wait_wait swn_disk_speed_get swn_engine_op_end */
 #define _GNU_SOURCE
 #include "blocks/memory/publish.h"
 #include "tests/unit/support/engine_fixture.h"

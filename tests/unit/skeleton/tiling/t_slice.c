@@ -1,6 +1,6 @@
 /* Description: a weight that is lent slice by slice has the right bytes in every slice, however small the budget and
  * whatever else goes on, and is used whole where slices do not work out. */
-/* wraps: swn_now_ns swn_cond_wait_until swn_disk_speed_get swn_engine_op_end */
+/* wraps: swn_now_ns swn_cond_wait_until swn_spin_wait_wait swn_disk_speed_get swn_engine_op_end */
 #define _GNU_SOURCE
 #include "blocks/memory/publish.h"
 #include "tests/unit/support/plan_clock.h"

@@ -1,5 +1,5 @@
 /* Description: what became of taking a weight in slices within one budget is not what becomes of it within another. */
-/* wraps: swn_now_ns swn_cond_wait_until swn_disk_speed_get swn_engine_op_end */
+/* wraps: swn_now_ns swn_cond_wait_until swn_spin_wait_wait swn_disk_speed_get swn_engine_op_end */
 #define _GNU_SOURCE
 #include "scheduler/planner/plan.h"
 #include "tests/unit/support/sliced_op.h"

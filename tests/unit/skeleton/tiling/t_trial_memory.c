@@ -1,6 +1,6 @@
 /* Description: memory for trials repeats itself, is counted, and is gone afterwards; nothing leaves for it in vain;
  * tensors of a thread's trial get such memory, and no others. */
-/* wraps: swn_now_ns swn_cond_wait_until swn_disk_speed_get swn_engine_op_end */
+/* wraps: swn_now_ns swn_cond_wait_until swn_spin_wait_wait swn_disk_speed_get swn_engine_op_end */
 #define _GNU_SOURCE
 #include "tests/unit/support/engine_fixture.h"
 #include "skeleton/core/plan.h"
