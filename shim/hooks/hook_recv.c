@@ -1,6 +1,6 @@
-/* System calls that write into tensors. While a range is on its way out it is read-only, and the kernel would answer
- * EFAULT where a store would only wait: the range is pinned for the call. For any other buffer each hook is one
- * comparison. */
+/* System calls that write into tensors, those of mapped files included. While a range is on its way out it is
+ * read-only, and the kernel would answer EFAULT where a store would only wait: the range is pinned for the call. For
+ * any other buffer each hook is two comparisons. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <limits.h>
@@ -9,8 +9,9 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "skeleton/core/held_pages.h"
 #include "skeleton/core/reentry.h"
-#include "skeleton/engine/engine.h"
+#include "skeleton/engine/engine_internal.h"
 #include "shim/hooks/hooks.h"
 #include "skeleton/load/load.h"
 #include "shim/hooks/next_symbol.h"
@@ -55,19 +56,24 @@ struct pinned {
 };
 #define UNPINNED_AT_END __attribute__((unused, cleanup(unpin))) /* clang 14 does not count the cleanup as a use */
 
+int swn_hooks_may_receive(uintptr_t at)
+{
+    return swn_held_concerns_us(&swn_engine_one, at, at + 1);
+}
+
 static void unpin(struct pinned *p)
 {
     int saved = errno;
     const struct iovec *v = p->v ? p->v : &p->one;
     for (int i = 0; i < p->count; i++)
-        if (swn_engine_owns((uintptr_t)v[i].iov_base))
+        if (swn_hooks_may_receive((uintptr_t)v[i].iov_base))
             swn_engine_unpin(v[i].iov_base, v[i].iov_len);
     errno = saved;
 }
 
 static struct pinned pin_one(void *buf, size_t n)
 {
-    int ours = swn_engine_owns((uintptr_t)buf);
+    int ours = swn_hooks_may_receive((uintptr_t)buf);
     if (ours)
         swn_engine_pin(buf, n);
     return (struct pinned){.one = {buf, n}, .count = ours};
@@ -85,7 +91,7 @@ static struct pinned pin_all(const struct iovec *v, size_t n)
     if (!swn_engine_running() || !is_vector(v, n))
         n = 0;
     for (size_t i = 0; i < n; i++)
-        if (swn_engine_owns((uintptr_t)v[i].iov_base)) {
+        if (swn_hooks_may_receive((uintptr_t)v[i].iov_base)) {
             swn_engine_pin(v[i].iov_base, v[i].iov_len);
             ours = 1;
         }
@@ -98,10 +104,10 @@ static struct pinned pin_all(const struct iovec *v, size_t n)
     SWN_NEXT(name, name##_fn)                                                                                          \
     EXPORT result name params                                                                                          \
     {                                                                                                                  \
-        if (!swn_engine_owns((uintptr_t)(buffer)))                                                                     \
+        if (!swn_hooks_may_receive((uintptr_t)(buffer)))                                                               \
             return next_##name() args;                                                                                 \
         int before = errno;                                                                                            \
-        ssize_t loaded = load;                                                                                         \
+        ssize_t loaded = swn_engine_owns((uintptr_t)(buffer)) ? load : -1;                                             \
         errno = before;                                                                                                \
         if (loaded >= 0)                                                                                               \
             return (result)loaded;                                                                                     \
@@ -184,7 +190,7 @@ static int is_ours(const struct msghdr *m)
 {
     size_t n = is_vector(m->msg_iov, m->msg_iovlen) ? m->msg_iovlen : 0;
     for (size_t i = 0; i < n; i++)
-        if (swn_engine_owns((uintptr_t)m->msg_iov[i].iov_base))
+        if (swn_hooks_may_receive((uintptr_t)m->msg_iov[i].iov_base))
             return 1;
     return 0;
 }

@@ -2,6 +2,8 @@
 #ifndef SWN_SHIM_HOOKS_HOOKS_H
 #define SWN_SHIM_HOOKS_HOOKS_H
 
+#include <stdint.h>
+
 /* pthread_atfork handlers; once, when the engine has started. */
 void swn_hooks_fork_install(void);
 
@@ -14,5 +16,8 @@ void swn_hooks_signals_fork_child(void);
 
 /* Keeps the library's threads from being counted as the program's. Called when the library is loaded. */
 void swn_hooks_threads_install(void);
+
+/* Whether a system call that writes at `at` may write into a tensor, and has to pin it. Cheap. */
+int swn_hooks_may_receive(uintptr_t at);
 
 #endif
