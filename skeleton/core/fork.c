@@ -64,6 +64,7 @@ void swn_engine_postfork_child(void)
     if (!swn_engine_running())
         return;
     swn_section_fork_child();
+    SWN_SECTION(); /* what is mapped here over a file's mapping is not the program's doing */
     swn_thread_fork_child();
     swn_engine_init_sync(e);
     SWN_EACH_SUBSYSTEM (s, fork_child)

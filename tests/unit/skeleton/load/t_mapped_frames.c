@@ -193,13 +193,46 @@ static void header_unmapped(void *arg)
     dropped_beside_a_read(1);
 }
 
+/* As the hook of mmap does for the program. */
+static int mmap_hooked(void *ctx, void **addr, size_t len, int prot, int flags, int fd, uint64_t off)
+{
+    if (flags & MAP_FIXED)
+        swn_mapped_file_end_kept(*addr, len);
+    return swn_io_sys.mmap(ctx, addr, len, prot, flags, fd, off);
+}
+
+/* A child maps the file again where its parent's frames were: that is not the program mapping something over it. */
+static void mapped_again_in_a_child(void *arg)
+{
+    struct tensor *t = &weights[0][2];
+    (void)arg;
+    io = swn_io_sys;
+    io.mmap = mmap_hooked;
+    begin(&io);
+    use(t, SWN_USE_WEIGHT);
+    CHECK(tensor_mapped(t));
+    swn_engine_prefork();
+    pid_t pid = fork();
+    if (!pid) {
+        swn_engine_postfork_child();
+        CHECK(swn_arena_find(e->arena, swn_round_up(t->own, SWN_PAGE)) && tensor_right(t, t->own));
+        use(t, SWN_USE_WEIGHT);
+        _exit(0);
+    }
+    swn_engine_postfork_parent();
+    int status;
+    CHECK(waitpid(pid, &status, 0) == pid && !status);
+}
+
 IN_A_CHILD(files_side_by_side, 60)
 IN_A_CHILD(page_dropped, 60)
 IN_A_CHILD(header_unmapped, 60)
+IN_A_CHILD(mapped_again_in_a_child, 60)
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_files_side_by_side), cmocka_unit_test(test_page_dropped),
-                                       cmocka_unit_test(test_header_unmapped)};
+                                       cmocka_unit_test(test_header_unmapped),
+                                       cmocka_unit_test(test_mapped_again_in_a_child)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
