@@ -415,6 +415,8 @@ static void give_back(struct swn_plan_candidate *d)
 
 int swn_plan_commit(struct swn_engine *e, struct swn_plan_candidate *d)
 {
+    if (!e->pool || atomic_load(&e->life.retired)) /* while the candidate was solved without the lock */
+        return -EBUSY;
     for (size_t i = 0; i < d->n; i++)
         if (!swn_weight_of(e, d->ids[i]))
             return -EAGAIN;

@@ -47,12 +47,17 @@ static int all_resident(struct swn_engine *e)
     return err;
 }
 
-/* Whether operators that began before `seq` still run: they may hold frames. */
+/* Whether operators need the pool: those that began before `seq` may be using frames, and later ones hold chunks if
+ * they are waiting for a read. The latter become none, as a resident weight needs no chunk. */
 static int in_operators(const struct swn_engine *e, uint64_t seq)
 {
-    for (const struct swn_op *op = e->ops.open; op; op = op->next_open)
+    for (const struct swn_op *op = e->ops.open; op; op = op->next_open) {
         if (op->seq <= seq)
             return 1;
+        for (unsigned i = 0; i < op->n; i++)
+            if (op->args[i].range && op->args[i].end_chunk > op->args[i].first_chunk)
+                return 1;
+    }
     return 0;
 }
 
