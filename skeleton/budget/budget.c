@@ -28,6 +28,9 @@
 /* When nothing else can leave, and no operator has ended for this long, the memory of operators leaves, too: it is read
  * back, or, if it is written, becomes resident over the limit. */
 #define PATIENCE_MS 20
+/* A tensor that the program keeps writing to is recalled each time: then it is written ever more rarely, in the end
+ * after PATIENCE_MS times two to this power. */
+#define RECALLS_MOST 7
 /* Writing to the spill file holds the engine's lock; other threads get the lock in such pauses. */
 #define BREATH_NS 50000
 
@@ -88,13 +91,21 @@ static void breathe(struct swn_engine *e)
 static void shrink(struct swn_engine *e, struct swn_budgeter *b, uint64_t change)
 {
     int force = 0;
+    unsigned recalls = 0; /* in a row: each cost a write of all of a tensor */
+    uint64_t no_write_until = 0;
     follow(e);
     while (e->budget.target < e->budget.limit && b->changes == change) {
         uint64_t before = swn_spilled_so_far(e);
-        if (!swn_shrink_step(e, force))
-            force = 0;
-        else
+        int err = swn_shrink_step(e, force, swn_now_ns() >= no_write_until);
+        if (!err) {
+            force = recalls = 0;
+        } else {
+            if (err == -EBUSY) {
+                no_write_until = swn_now_ns() + (PATIENCE_MS * 1000000ull << recalls);
+                recalls += recalls < RECALLS_MOST;
+            }
             force = swn_cond_wait_until(&e->changed, &e->lock, swn_now_ns() + PATIENCE_MS * 1000000ull) == ETIMEDOUT;
+        }
         follow(e);
         if (swn_spilled_so_far(e) != before)
             breathe(e);

@@ -291,8 +291,9 @@ static int can_spill(struct swn_engine *e)
     return may_spill(e) && swn_open_pool(e) == 0;
 }
 
-/* One step of a shrinking budget. 0: something left, -ENOMEM: nothing can leave now. */
-int swn_shrink_step(struct swn_engine *e, int force)
+/* One step of a shrinking budget. 0: something left, -ENOMEM: nothing can leave now, -EBUSY: a store has recalled what
+ * was to leave. */
+int swn_shrink_step(struct swn_engine *e, int force, int may_write)
 {
     struct swn_piece piece;
     size_t before = swn_engine_resident(e);
@@ -311,8 +312,10 @@ int swn_shrink_step(struct swn_engine *e, int force)
     swn_ring_shrink(e);
     if (swn_engine_resident(e) < before || swn_write_behind_wait(e))
         return 0;
-    int busy = 0;
-    return evict_one(e, NULL, can_spill(e), force, &busy);
+    if (!may_write && !frame_victim(e, 0))
+        return -ENOMEM;
+    int busy = 0, err = evict_one(e, NULL, may_write && can_spill(e), force, &busy);
+    return busy ? -EBUSY : err;
 }
 
 /* While a model is built and loaded, and the budget has been full before, makes room ahead of need, so that the disk

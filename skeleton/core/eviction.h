@@ -16,7 +16,7 @@ int swn_reclaim_must(struct swn_engine *e, size_t bytes, const struct swn_range 
 void swn_reclaim_note_shortage(struct swn_engine *e, size_t other);
 /* Whether `bytes` more fit once pages that no tensor uses have gone. */
 int swn_reclaim_free_fits(struct swn_engine *e, size_t bytes);
-int swn_shrink_step(struct swn_engine *e, int force);
+int swn_shrink_step(struct swn_engine *e, int force, int may_write);
 /* Whether the frame belongs to an idle model: not used for longer than a cycle of all weights takes. */
 int swn_reclaim_is_idle(const struct swn_engine *e, const struct swn_frame *f);
 /* Of the kept frames f and `kept`, or NULL, the one that is needed later: behind all that is announced, or as the order

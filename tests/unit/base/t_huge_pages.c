@@ -116,7 +116,7 @@ static void tensors(void *arg)
         tensor_free(&t[i]);
     pthread_mutex_lock(&e->lock);
     while (swn_arena_warm_bytes(e->arena))
-        CHECK(swn_shrink_step(e, 0) == 0);
+        CHECK(swn_shrink_step(e, 0, 1) == 0);
     pthread_mutex_unlock(&e->lock);
     /* A row of small ones where they were. */
     struct tensor small[16];

@@ -180,7 +180,7 @@ static void huge_pages(void *arg)
     long before_it_went = huge_kib(at);
     pthread_mutex_lock(&e->lock);
     while (swn_arena_warm_bytes(e->arena))
-        CHECK(swn_shrink_step(e, 0) == 0);
+        CHECK(swn_shrink_step(e, 0, 1) == 0);
     pthread_mutex_unlock(&e->lock);
     CHECK(huge_kib(at) <= before_it_went - all);
     for (unsigned i = 0; i < 4; i++)

@@ -3,6 +3,8 @@
 /* wraps: swn_plan_candidate_solve */
 #define _GNU_SOURCE
 #include "tests/unit/support/engine_fixture.h"
+#include "skeleton/core/residency_steps.h"
+#include "skeleton/core/retire.h"
 #include "skeleton/engine/accounting.h"
 
 #include <errno.h>
@@ -11,6 +13,7 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <time.h>
 
 #include <cmocka.h>
@@ -300,7 +303,7 @@ static void below_the_minimum(void *arg)
 }
 
 /* What happens while the budget's thread makes its plan without the lock. */
-static enum { NOTHING, A_CHANGE, A_NEWER_PLAN } meanwhile;
+static enum { NOTHING, A_CHANGE, A_NEWER_PLAN, AN_END } meanwhile;
 static unsigned replanned;
 
 int __real_swn_plan_candidate_solve(struct swn_plan_candidate *d);
@@ -316,6 +319,8 @@ int __wrap_swn_plan_candidate_solve(struct swn_plan_candidate *d)
         e->nonweight.planned = 12345;
     }
     pthread_mutex_unlock(&e->lock);
+    if (meanwhile == AN_END)
+        swn_retire_for_lock(MCL_CURRENT);
     return __real_swn_plan_candidate_solve(d);
 }
 
@@ -350,6 +355,25 @@ static void changes_while_a_plan_is_made(void *arg)
     meanwhile = A_NEWER_PLAN;
     set(13 * MIB);
     CHECK(replanned == 3 && e->nonweight.planned == 12345);
+}
+
+/* A program that locks its memory at that moment has no pool any more, and no plan. */
+static void retires_while_a_plan_is_made(void *arg)
+{
+    (void)arg;
+    CHECK(engine_begin(16 * MIB, SWN_CONFIG_AUTO, NULL) == 0);
+    make_weights();
+    for (unsigned i = 0; i < 16; i++)
+        pass();
+    pass_until_settled();
+    meanwhile = AN_END;
+    struct swn_budget_change change;
+    swn_engine_set_budget(15 * MIB, 500, &change); /* to which nothing can shrink now */
+    while (!dirty())                               /* until the plan has been refused */
+        usleep(1000);
+    CHECK(replanned == 1 && !e->pool && !e->plan.planned);
+    for (unsigned i = 0; i < WEIGHTS; i++)
+        op_read(&weights[i]);
 }
 
 /* A larger budget counts at once. The answer waits for the plan for it all the same, and says how long that took. */
@@ -458,6 +482,39 @@ static void changes_at_once(void *arg)
     check_bound(11 * MIB);
 }
 
+static void *write_always(void *at)
+{
+    while (!stop) {
+        *(volatile char *)at = 1;
+        for (volatile int i = 0; i < 20000; i++)
+            ;
+    }
+    return NULL;
+}
+
+/* What the program never stops writing to is not written out again and again. */
+static void tensor_that_is_written_to(void *arg)
+{
+    (void)arg;
+    struct tensor small, hot;
+    struct swn_budget_change change;
+    pthread_t thread;
+    CHECK(engine_begin(32 * MIB, SWN_CONFIG_AUTO, NULL) == 0);
+    CHECK(tensor_make(&small, MIB, 2) && tensor_make(&hot, 12 * MIB, 1));
+    CHECK(pthread_create(&thread, NULL, write_always, (void *)(hot.own + 5)) == 0);
+    pthread_mutex_lock(&e->lock);
+    uint64_t before = swn_spilled_so_far(e);
+    pthread_mutex_unlock(&e->lock);
+    swn_engine_set_budget(8 * MIB, 1500, &change);
+    pthread_mutex_lock(&e->lock);
+    uint64_t written = swn_spilled_so_far(e) - before;
+    pthread_mutex_unlock(&e->lock);
+    stop = 1;
+    pthread_join(thread, NULL);
+    CHECK(written <= 12 * 12 * MIB);
+    set(8 * MIB);
+}
+
 static enum swn_config_fetch unused_arg = SWN_CONFIG_AUTO;
 
 #define ALONE(test, seconds)                                                                                           \
@@ -477,6 +534,8 @@ ALONE(below_the_minimum, 60)
 ALONE(changes_while_a_plan_is_made, 60)
 ALONE(plan_for_a_larger_budget, 60)
 ALONE(changes_at_once, 60)
+ALONE(tensor_that_is_written_to, 60)
+ALONE(retires_while_a_plan_is_made, 60)
 
 int main(void)
 {
@@ -492,6 +551,8 @@ int main(void)
         cmocka_unit_test(changes_while_a_plan_is_made_alone),
         cmocka_unit_test(plan_for_a_larger_budget_alone),
         cmocka_unit_test(changes_at_once_alone),
+        cmocka_unit_test(tensor_that_is_written_to_alone),
+        cmocka_unit_test(retires_while_a_plan_is_made_alone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -498,7 +498,7 @@ static void kept_for_the_next(void *arg)
     int status;
     CHECK(pid > 0 && waitpid(pid, &status, 0) == pid && status == 0);
     pthread_mutex_lock(&e->lock);
-    CHECK(swn_shrink_step(e, 0) == 0);
+    CHECK(swn_shrink_step(e, 0, 1) == 0);
     pthread_mutex_unlock(&e->lock);
     CHECK(e->nonweight.small_bytes == 0 && !swn_window_self()->reading);
     CHECK(look_up(rows, 64) == 1 &&
