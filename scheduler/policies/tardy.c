@@ -36,7 +36,8 @@ static void fill(const struct swn_completion *c, const double *left, struct swn_
 
     for (uint32_t k = 0; k <= c->n; k++)
         room->end[j + 1][k] = INFINITY;
-    offer(room, j, j, 1, 0, INFINITY);
+    if (left[j] < INFINITY)
+        offer(room, j, j, 1, 0, INFINITY);
     for (uint32_t i = j + 1; i-- > 0;) {
         uint32_t begin[SWN_LANE_GROUPS] = {0}, at = n++;
         for (; at && left[late[at - 1]] < left[i]; at--)
@@ -50,8 +51,9 @@ static void fill(const struct swn_completion *c, const double *left, struct swn_
     }
 }
 
-uint32_t swn_tardy_plan(const struct swn_completion *c, const double *left, struct swn_tardy_room *room,
-                        uint32_t *segment)
+/* All that have no deadline are in segments. */
+static uint32_t plan_all(const struct swn_completion *c, const double *left, struct swn_tardy_room *room,
+                         uint32_t *segment)
 {
     uint32_t drops = 0, count = 0;
 
@@ -59,7 +61,7 @@ uint32_t swn_tardy_plan(const struct swn_completion *c, const double *left, stru
         room->end[0][k] = k ? INFINITY : 0;
     for (uint32_t j = 0; j < c->n; j++)
         fill(c, left, room, j);
-    while (!(room->end[c->n][drops] < INFINITY)) /* with all dropped the end is 0 */
+    while (!(room->end[c->n][drops] < INFINITY)) /* with all dropped that have deadlines the end is finite */
         drops++;
     /* Back through the runs; the last segment has number 0 at first. */
     for (uint32_t j = c->n, k = drops; j > 0;) {
@@ -76,6 +78,40 @@ uint32_t swn_tardy_plan(const struct swn_completion *c, const double *left, stru
         if (segment[i] != SWN_TARDY_DROPPED)
             segment[i] = count - 1 - segment[i];
     return drops;
+}
+
+/* Those that have a deadline, as if the others were not there. */
+static uint32_t plan_due(const struct swn_completion *c, const double *left, struct swn_tardy_room *room,
+                         uint32_t *segment)
+{
+    uint32_t group[SWN_TARDY_REQUESTS], of_due[SWN_TARDY_REQUESTS], drops;
+    struct swn_completion due = *c;
+    double then[SWN_TARDY_REQUESTS];
+
+    due.n = 0;
+    due.group = group;
+    for (uint32_t i = 0; i < c->n; i++)
+        if (left[i] < INFINITY) {
+            group[due.n] = c->group[i];
+            then[due.n++] = left[i];
+        }
+    drops = plan_all(&due, then, room, of_due);
+    for (uint32_t i = 0, k = 0; i < c->n; i++)
+        segment[i] = left[i] < INFINITY ? of_due[k++] : SWN_TARDY_WAITS;
+    return drops;
+}
+
+uint32_t swn_tardy_plan(const struct swn_completion *c, const double *left, int may_wait, struct swn_tardy_room *room,
+                        uint32_t *segment)
+{
+    uint32_t waiting[SWN_TARDY_REQUESTS], drops = plan_all(c, left, room, segment), fewer;
+
+    if (!may_wait || !drops)
+        return drops;
+    fewer = plan_due(c, left, room, waiting);
+    for (uint32_t i = 0; i < c->n && fewer < drops; i++)
+        segment[i] = waiting[i];
+    return fewer < drops ? fewer : drops;
 }
 
 uint32_t swn_tardy_paper(const struct swn_completion *c, const double *left, struct swn_tardy_room *room,
@@ -127,7 +163,7 @@ static struct first first_of(const struct swn_completion *c, const struct swn_du
     double least = INFINITY;
 
     for (uint32_t i = 0; i < c->n; i++)
-        f.segment = segment[i] < f.segment ? segment[i] : f.segment;
+        f.segment = segment[i] < SWN_TARDY_WAITS && segment[i] < f.segment ? segment[i] : f.segment;
     for (uint32_t i = 0; i < c->n && f.segment != SWN_TARDY_DROPPED; i++) {
         if (segment[i] != f.segment)
             continue;
@@ -156,7 +192,7 @@ static int are_others_on_time(const struct swn_completion *c, const double *left
             group[others.n] = c->group[i];
             then[others.n++] = left[i] - time;
         }
-    return !swn_tardy_plan(&others, then, room, segment);
+    return !swn_tardy_plan(&others, then, 1, room, segment);
 }
 
 /* Puts the batch of edf.h first, of those whom the plan serves, if the others are on time all the same. */
@@ -192,7 +228,7 @@ enum tardy_plan {
 static uint32_t plan_cohort(struct swn_lane_scratch *x, const struct swn_cohort *cohort, struct swn_due *due,
                             uint32_t n, enum tardy_plan plan, struct first *first, struct swn_lane_decision *decision)
 {
-    uint32_t group[SWN_TARDY_REQUESTS], segment[SWN_TARDY_REQUESTS], kept = 0;
+    uint32_t group[SWN_TARDY_REQUESTS], segment[SWN_TARDY_REQUESTS], kept = 0, may_wait = 1;
     struct swn_completion problem = swn_cohort_problem(&x->view, cohort, x->time, x->bound);
     double left[SWN_TARDY_REQUESTS];
 
@@ -202,11 +238,12 @@ static uint32_t plan_cohort(struct swn_lane_scratch *x, const struct swn_cohort 
     for (uint32_t i = 0; i < problem.n; i++) {
         group[i] = due[i].group;
         left[i] = plan == PAPER ? due[i].left_ns : swn_due_safe(&x->view, cohort, &due[i]);
+        may_wait &= left[i] < INFINITY || due[i].order_ns > 0;
     }
     if (plan == PAPER)
         swn_tardy_paper(&problem, left, &x->tardy, segment);
     else
-        swn_tardy_plan(&problem, left, &x->tardy, segment);
+        swn_tardy_plan(&problem, left, (int)may_wait, &x->tardy, segment);
     *first = first_of(&problem, due, segment);
     for (uint32_t i = 0; i < problem.n; i++)
         if (segment[i] == SWN_TARDY_DROPPED) {

@@ -1,7 +1,7 @@
 /* scheduler/policies/tardy.h - the fewest requests that are late (edge-serving paper, 4.2). Inside this folder.
  *
  * Requests are in FIFO order (completion.h), by deadline in a group. A segment is taken from a run of them; who of the
- * run is not in it is dropped.
+ * run is not in it is dropped. A request without a deadline is never dropped: it is in a segment, or waits.
  *
  * - As printed (swn_tardy_paper): the program of completion.h with the number of late requests instead of the time;
  *   those that are late in its plan are dropped. One number per prefix is not enough, as the number of late requests
@@ -9,10 +9,15 @@
  * - Exact (swn_tardy_plan): E(j,k) is the earliest end of the first j requests when k of them are dropped. It is the
  *   least of E(j-1,k-1), where the last one is dropped, and of
  *       E(i-1,k-d) + T    for all i and all deadlines u of i .. j, where that is not after u
- *   T is the time of those of i .. j that are not due before u, and d the number of the others. No other choice of a
- *   run is better: whoever is left out of it although there is time is best the least advanced one, and that one is at
- *   the end of the run, so that a shorter run is the same. The plan is that of the least k with a finite E(n,k).
- *   O(n^3 k), so it looks at the first requests only.
+ *   T is the time of those of i .. j that are not due before u, and d the number of the others. Where a larger batch
+ *   never takes less time than a smaller one, no other choice of a run is better: whoever is left out of it although
+ *   there is time is best the least advanced one, and that one is at the end of the run, so that a shorter run is the
+ *   same. Times of joined requests can fall (three run as two and one, four as one): there it may be best to leave out
+ *   another one, which is not looked for. The plan is that of the least k with a finite E(n,k). O(n^3 k), so it looks
+ *   at the first requests only.
+ * - Requests without a deadline are in segments, and none of them is dropped by itself. If that has others dropped that
+ *   need not be, the plan is that of the others alone, and they wait; but not once one has waited until its turn
+ *   (SWN_DUE_FAR).
  *
  * A plan says who is dropped. Of the schedules in which all others are on time, those do best that leave something for
  * requests to come, and for times that are longer than expected (swn_decide_tardy):
@@ -29,6 +34,7 @@
 #include "scheduler/policies/completion.h"
 
 #define SWN_TARDY_REQUESTS 24
+#define SWN_TARDY_WAITS (UINT32_MAX - 1)
 #define SWN_TARDY_DROPPED UINT32_MAX
 
 struct swn_lane_scratch;
@@ -44,9 +50,9 @@ struct swn_tardy_room {
 };
 
 /* left: of each request, what is left to its deadline, or infinity. On return segment[i] is that of request i, counted
- * from 0 in the order in which they run, or SWN_TARDY_DROPPED. c->n is SWN_TARDY_REQUESTS at most. Both return how many
- * are dropped. */
-uint32_t swn_tardy_plan(const struct swn_completion *c, const double *left, struct swn_tardy_room *room,
+ * from 0 in the order in which they run, SWN_TARDY_DROPPED, or SWN_TARDY_WAITS; this only where may_wait. c->n is
+ * SWN_TARDY_REQUESTS at most. Both return how many are dropped. */
+uint32_t swn_tardy_plan(const struct swn_completion *c, const double *left, int may_wait, struct swn_tardy_room *room,
                         uint32_t *segment);
 uint32_t swn_tardy_paper(const struct swn_completion *c, const double *left, struct swn_tardy_room *room,
                          uint32_t *segment);

@@ -143,6 +143,7 @@ void lane_check(const struct lane_scene *s, const struct swn_lane_decision *d)
     for (uint32_t k = 0; k < d->dropped_count; k++) {
         assert_true(d->dropped[k] < s->state.request_count);
         assert_int_equal(seen[d->dropped[k]]++, 0);
+        assert_true(s->requests[d->dropped[k]].deadline_ns);
     }
     if (d->member_count)
         assert_int_equal(s->requests[d->members[0]].model, d->model);

@@ -47,6 +47,16 @@ static void random_instance(struct instance *x)
     }
 }
 
+/* Which requests have no deadline: they are not dropped if they are in no segment, but wait. */
+static unsigned free_of(const struct instance *x)
+{
+    unsigned free = 0;
+
+    for (uint32_t i = 0; i < x->c.n; i++)
+        free |= (unsigned)(x->left[i] > 1e9) << i;
+    return free;
+}
+
 /* Whether all segments are on time, when requests of `drops` are in none and a segment ends after each of `cuts`. */
 static int is_on_time(const struct instance *x, unsigned drops, unsigned cuts)
 {
@@ -80,18 +90,28 @@ static void fewest_of_all(void **state)
     (void)state;
     for (unsigned round = 0; round < rounds_of(150); round++) {
         struct instance x;
-        uint32_t segment[MOST], drops, paper, best = MOST + 1;
-        unsigned dropped = 0, cuts = 0, last = 0;
+        uint32_t segment[MOST], drops, paper, best = MOST + 1, all = MOST + 1;
+        unsigned dropped = 0, waiting = 0, cuts = 0, last = 0, free;
         random_instance(&x);
-        for (unsigned d = 0; d < 1u << x.c.n; d++)
-            for (unsigned c = 0; (uint32_t)__builtin_popcount(d) < best && c < 1u << (x.c.n - 1); c++)
-                if (is_on_time(&x, d, c))
-                    best = (uint32_t)__builtin_popcount(d);
-        drops = swn_tardy_plan(&x.c, x.left, &room, segment);
+        free = free_of(&x);
+        for (unsigned d = 0; d < 1u << x.c.n; d++) {
+            uint32_t count = (uint32_t)__builtin_popcount(d & ~free);
+            for (unsigned c = 0; (count < best || (!(d & free) && count < all)) && c < 1u << (x.c.n - 1); c++)
+                if (is_on_time(&x, d, c)) {
+                    best = count < best ? count : best;
+                    all = !(d & free) && count < all ? count : all;
+                }
+        }
+        drops = swn_tardy_plan(&x.c, x.left, 0, &room, segment);
+        assert_true(drops >= all && (free || drops == best));
+        for (uint32_t i = 0; i < x.c.n; i++)
+            assert_true(!(free >> i & 1) || segment[i] < SWN_TARDY_WAITS);
+        drops = swn_tardy_plan(&x.c, x.left, 1, &room, segment);
         assert_int_equal(drops, best);
         for (uint32_t i = 0; i < x.c.n; i++) {
             dropped |= (unsigned)(segment[i] == SWN_TARDY_DROPPED) << i;
-            if (segment[i] == SWN_TARDY_DROPPED)
+            waiting |= (unsigned)(segment[i] == SWN_TARDY_WAITS) << i;
+            if (segment[i] >= SWN_TARDY_WAITS)
                 continue;
             assert_true(segment[i] == last || segment[i] == last + 1);
             if (i && segment[i] != last)
@@ -99,7 +119,8 @@ static void fewest_of_all(void **state)
             last = segment[i];
         }
         assert_int_equal(__builtin_popcount(dropped), drops);
-        assert_true(is_on_time(&x, dropped, cuts));
+        assert_int_equal(dropped & free, 0);
+        assert_true(is_on_time(&x, dropped | waiting, cuts));
 
         paper = swn_tardy_paper(&x.c, x.left, &room, segment);
         assert_true(paper >= best);
@@ -318,6 +339,75 @@ static void of_all_that_would_be_late_one_runs(void **state)
     assert_int_equal(decision.dropped_count, 4);
 }
 
+/* Two together take as long as one after the other, four take 12, as one joined run. The plan omitted the first one,
+ * with whom the others would be late, and it was dropped. */
+static void who_has_no_deadline_waits(void **state)
+{
+    static const uint64_t curve[] = {10, 20, 30, 12};
+
+    (void)state;
+    for (unsigned left = 40; left < 260; left += 5)
+        for (unsigned n = 3; n < 6; n++) {
+            plain_scene(10, 0);
+            scene.groups[0][0].batch_ns = curve;
+            scene.groups[0][0].batch_count = 4;
+            scene.groups[0][1].compute_ns = 30;
+            scene.state.time_error = 0.25;
+            lane_scene_add(&scene, 0, 1, 999, 0);
+            for (unsigned i = 1; i < n; i++)
+                lane_scene_add(&scene, 0, 0, 999, 1000 + left);
+            decide(SWN_LANE_TARDY);
+            lane_check(&scene, &decision);
+        }
+}
+
+/* It is omitted while others would be late because of it; but not once it has waited 64 times its own time. */
+static void who_has_no_deadline_has_a_turn(void **state)
+{
+    (void)state;
+    plain_scene(10, 0); /* alone 20, and 10 for the first one; three in lockstep 10 + 60 */
+    scene.models[0].group_count = 2;
+    lane_scene_add(&scene, 0, 1, 999, 0);
+    lane_scene_add(&scene, 0, 0, 999, 1025);
+    decide(SWN_LANE_TARDY);
+    lane_check(&scene, &decision);
+    assert_int_equal(decision.dropped_count, 0);
+    assert_int_equal(decision.members[0], 1);
+    scene.state.now_ns += 100000;
+    scene.requests[1].deadline_ns += 100000;
+    decide(SWN_LANE_TARDY);
+    lane_check(&scene, &decision);
+    assert_int_equal(decision.members[0], 0);
+}
+
+/* Whatever the times of batches: random curves, which may fall, some of a few requests with little time. */
+static void nobody_without_a_deadline_is_dropped(void **state)
+{
+    static uint64_t curves[4][8];
+
+    (void)state;
+    for (unsigned round = 0; round < rounds_of(3000); round++) {
+        lane_scene_init(&scene, 1 + round % 2, 2, LANE_DISK);
+        scene.state.time_error = 0.25;
+        scene.state.batch_most = (uint32_t)rnd_below(6);
+        for (unsigned g = 0; g < 4; g++) {
+            for (unsigned n = 0; n < 8; n++)
+                curves[g][n] = 100000 + rnd_below(4000000);
+            scene.groups[g / 2][g % 2].batch_ns = rnd_below(3) ? curves[g] : NULL;
+            scene.groups[g / 2][g % 2].batch_count = 8;
+        }
+        for (unsigned n = 2 + (unsigned)rnd_below(10); n; n--) {
+            uint64_t deadline = rnd_below(3) ? scene.state.now_ns + 1000000 + rnd_below(20000000) : 0;
+            lane_scene_add(&scene, (uint32_t)rnd_below(scene.state.model_count), (uint32_t)rnd_below(2),
+                           scene.state.now_ns - rnd_below(20000000), deadline);
+        }
+        for (unsigned p = 0; p < SWN_LANE_POLICIES; p++) {
+            decide(p);
+            lane_check(&scene, &decision);
+        }
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -325,6 +415,9 @@ int main(void)
         cmocka_unit_test(what_runs_is_on_time),
         cmocka_unit_test(more_are_on_time),
         cmocka_unit_test(edf_by_hand),
+        cmocka_unit_test(who_has_no_deadline_waits),
+        cmocka_unit_test(who_has_no_deadline_has_a_turn),
+        cmocka_unit_test(nobody_without_a_deadline_is_dropped),
         cmocka_unit_test(too_long_predictions_are_corrected),
         cmocka_unit_test(of_all_that_would_be_late_one_runs),
         cmocka_unit_test(tardy_ends_early_what_has_time),
