@@ -76,7 +76,7 @@ class Bench:
         return masa_jobs.play(server.port, protocol, jobs, self.images)
 
     def warm_up(self, server, protocol, rounds=3):
-        """Times are learned; engines divide models anew after their second request."""
+        """Times are learned; engines divide models anew after their second request, and TorchScript optimizes at its second call."""
         jobs = [masa_jobs.Job(0, (n,), 0) for _ in range(rounds) for n in self.networks]
         for job in jobs:
             row = self.play(server, protocol, [job])[0]
@@ -107,7 +107,7 @@ class Bench:
                 try:
                     if server.ended:
                         raise RuntimeError(server.ended)
-                    self.warm_up(server, protocol, 3 if policy not in masa_servers.RIVALS else 1)
+                    self.warm_up(server, protocol)
                     servers[policy] = (server, protocol)
                 except RuntimeError as error:
                     progress(f"{policy} at {share:.0%}: {error}")

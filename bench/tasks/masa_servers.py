@@ -2,6 +2,7 @@
 import contextlib
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 import masa_jobs
@@ -73,6 +74,19 @@ def forget_pages():
         Path("/proc/sys/vm/drop_caches").write_text("1")
 
 
+def file_pages(pid):
+    """Bytes of files that are in memory and mapped by it: libraries, and no model's weights. Whose cgroup is charged for them is
+    another question: who was first."""
+    total, counts = 0, False
+    for line in Path(f"/proc/{pid}/smaps").read_text().splitlines():
+        words = line.split()
+        if not words[0].endswith(":"):
+            counts = len(words) > 5 and words[5].startswith("/") and not words[5].endswith(".weights")
+        elif counts and words[0] in ("Rss:", "Anonymous:"):
+            total += int(words[1]) * (1024 if words[0] == "Rss:" else -1024)
+    return total
+
+
 class Place:
     """Where things are, and what all servers have in common."""
 
@@ -116,15 +130,21 @@ class Place:
                                                *(("anonymous",) if policy == "swap" else ())], port, "/", log, environment())
 
     def _base_bytes(self):
-        """What the rivals' program takes without a model."""
+        """What the rivals' program takes beside weights when it has computed each network: with the libraries' pages, and what
+        allocators keep. Of one whose weights are no file's, so that they are counted, and can be taken off."""
         if self._base is None:
-            empty = self.folder / "empty"
-            empty.mkdir(exist_ok=True)
             group = self.group("swapnet-masa-base", None)
-            with self._rival("base", empty, group, self.folder / "base.log"):
+            with self._rival("swap", self.repository("mmap"), group, self.folder / "base.log") as server:
+                image = (self.folder / "samples" / "0.in").read_bytes()
+                rows = masa_jobs.play(server.port, masa_jobs.Raw, [masa_jobs.Job(0, (n,), 0) for n in self.networks], [image])
+                if any(row["status"] != 200 for row in rows):
+                    raise RuntimeError(f"base: {rows}\n{server.last_words()}")
                 now = group.sample()
-                self._base = now["anon"] + now["shmem"] + now["kernel"]
+                self._base = (now["anon"] + now["shmem"] + now["kernel"] + sum(map(file_pages, server.processes())) -
+                              sum(n.bytes for n in self.networks))
             group.close()
+            print(f"masa_serving: beside weights and activations: rivals {self._base / MIB:.0f} MiB, swapnet-serve's engines "
+                  f"{BESIDE / MIB:.0f} MiB", file=sys.stderr, flush=True)
         return self._base
 
 

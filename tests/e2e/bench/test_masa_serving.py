@@ -1,9 +1,13 @@
 """bench/masa_serving.py and masa_cascades.py: jobs and when they come, the table, and which goals are missed; the servers have tests of their own."""
+import argparse
+import contextlib
 import csv
+import os
 import statistics
 import struct
 import sys
 
+import numpy
 import pytest
 
 import harness
@@ -14,6 +18,7 @@ sys.path += [str(BENCH / folder) for folder in (".", "lib", "serving", "tasks")]
 import masa_jobs as jobs  # noqa: E402
 import masa_cascades  # noqa: E402
 import masa_serving  # noqa: E402
+import masa_servers  # noqa: E402
 
 
 def networks():
@@ -38,6 +43,37 @@ def test_answers_of_a_job_are_compared():
     assert jobs.Ensemble.is_same(job, [b"head11"]) and not jobs.Ensemble.is_same(job, [b"head12"])
     assert jobs.Raw.is_same(job, [b"x1", b"y1"]) and not jobs.Raw.is_same(job, [b"x1", b"y0"])
     assert len(jobs.Raw.requests(job, b"")) == 2 and b'"outputs": [{"name": "agenet"' in jobs.Ensemble.requests(job, b"")[0]
+
+
+class Rested(contextlib.nullcontext):
+    """A server that never starts."""
+    ended = None
+
+    def __init__(self, title):
+        super().__init__(self)
+        self.title, self.group = title, argparse.Namespace(close=lambda: None)
+
+
+def test_all_servers_are_warmed_up_alike(monkeypatch):
+    """TorchScript optimizes at its second call: a server that had only one would pay for it in the first job that counts."""
+    place = argparse.Namespace(start=lambda policy, _: (Rested(policy), jobs.Raw))
+    args = argparse.Namespace(policies=masa_serving.POLICIES, rounds=0, seed=1, activations=1, scenario="small", scale=1, disk=None, rho=0.8)
+    bench, seen = masa_serving.Bench(args, place, networks()[:2], [b""]), []
+    monkeypatch.setattr(bench, "play", lambda server, _, some: seen.extend([server.title] * len(some)) or [{"status": 200, "same": True}])
+    bench.run_share(0.5)
+    assert not bench.rows and {seen.count(policy) for policy in masa_serving.POLICIES} == {3 * 2}
+
+
+def test_libraries_count_as_base_and_weights_do_not(tmp_path):
+    before, size = masa_servers.file_pages(os.getpid()), 8 << 20
+    mapped = {}
+    for name in "library.so", "model.weights":
+        (tmp_path / name).write_bytes(b"x" * size)
+        mapped[name] = numpy.memmap(tmp_path / name, numpy.uint8, "c")
+        assert mapped[name][::4096].sum() > 0
+        assert abs(masa_servers.file_pages(os.getpid()) - before - size) < size // 4
+    mapped["library.so"][::4096] = 1  # its own copies: anonymous memory, which is counted as such
+    assert abs(masa_servers.file_pages(os.getpid()) - before) < size // 4
 
 
 def test_table_and_goals(tmp_path):
