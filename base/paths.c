@@ -174,6 +174,24 @@ int swn_make_trusted_dirs(const char *dir)
     return rc ? rc : swn_dir_is_trusted(dir);
 }
 
+/* SWAPNET_LIBDIR, as seen from the prefix, is from CMakeLists.txt. */
+int swn_installed(const char *below, char *out, size_t size)
+{
+    char self[4096];
+    ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
+    if (n < 0)
+        return -errno;
+    self[n] = 0;
+    for (int up = 0; up < 2; up++) { /* bin/program -> . */
+        char *slash = strrchr(self, '/');
+        if (!slash)
+            return -ENOENT;
+        *slash = 0;
+    }
+    int length = snprintf(out, size, "%s/" SWAPNET_LIBDIR "%s%s", self, *below ? "/" : "", below);
+    return length < 0 || (size_t)length >= size ? -ENAMETOOLONG : 0;
+}
+
 int swn_dir_of(const char *path, char *out, size_t size)
 {
     const char *slash = strrchr(path, '/');

@@ -37,6 +37,10 @@ int swn_dir_is_trusted(const char *dir);
  * there. 0 (also when it was there) or the errors of swn_dir_is_trusted. */
 int swn_make_trusted_dirs(const char *dir);
 
+/* Where this program's parts are installed, libdir of its prefix: `below` there, by where the program's own file is,
+ * which is in bin. "": the directory itself. 0 or -errno. */
+int swn_installed(const char *below, char *out, size_t size);
+
 /* The directory part of `path`: "." when there is none. 0 or -ENAMETOOLONG. */
 int swn_dir_of(const char *path, char *out, size_t size);
 

@@ -31,4 +31,10 @@ for file in "${want[@]}"; do
         rc=1
     fi
 done
+# The programs find their parts there, whatever the directory of libraries is called. Where they are for another processor they cannot run.
+"$prefix/$bindir/swapnetctl" --version >/dev/null 2>&1 || [ $? -ne 126 ] || exit $rc
+if ! env -u SWAPNET_LIBRARY "$prefix/$bindir/swapnetctl" run -b 64M -- true; then
+    echo "swapnetctl does not find $libdir/libswapnet.so"
+    rc=1
+fi
 exit $rc

@@ -9,27 +9,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/paths.h"
 #include "scheduler/protocol/elf_file.h"
 
 #define LIBRARY "libswapnet.so"
-
-/* The path ../lib/libswapnet.so, relative to this program's file. 0 or -errno. */
-static int beside_binary(char *buf, size_t size)
-{
-    char self[PATH_MAX];
-    ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
-    if (n < 0)
-        return -errno;
-    self[n] = '\0';
-    for (int up = 0; up < 2; up++) {
-        char *slash = strrchr(self, '/');
-        if (!slash)
-            return -ENOENT;
-        *slash = '\0';
-    }
-    int len = snprintf(buf, size, "%s/lib/" LIBRARY, self);
-    return len < 0 || (size_t)len >= size ? -ENAMETOOLONG : 0;
-}
 
 int swn_preload_find(const char *wanted, char out[PATH_MAX], char why[SWN_ERRMSG])
 {
@@ -37,7 +20,7 @@ int swn_preload_find(const char *wanted, char out[PATH_MAX], char why[SWN_ERRMSG
     struct stat st;
     int rc = 0;
     if (!wanted || !*wanted) {
-        rc = beside_binary(beside, sizeof(beside));
+        rc = swn_installed(LIBRARY, beside, sizeof(beside));
         wanted = beside;
     }
     if (rc == 0 && (!realpath(wanted, out) || stat(out, &st) != 0 || access(out, R_OK) != 0))

@@ -7,7 +7,7 @@
 #include "base/errmsg.h"
 
 /* The absolute name of the library, so that it also holds after the program changed its directory: `wanted`, or
- * ../lib/libswapnet.so as seen from the calling program where that is NULL or "". 0, or -errno with `why` filled. */
+ * libswapnet.so as installed with the calling program where that is NULL or "". 0, or -errno with `why` filled. */
 int swn_preload_find(const char *wanted, char out[PATH_MAX], char why[SWN_ERRMSG]);
 
 /* The file that execvp(command) would execute. 0, or -ENOENT. */

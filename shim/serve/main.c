@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "base/paths.h"
 #include "shim/serve/engine.h"
 #include "shim/serve/torch_backend.h"
 
@@ -49,11 +50,10 @@ static void detach_from_terminal(void)
 static int become_worker(int socket, int buffer)
 {
     const char *python = getenv("SWAPNET_PYTHON");
-    char root[PATH_MAX], worker[PATH_MAX], ends[2][16], why[SWN_WIRE_ENGINE_TEXT];
+    char worker[PATH_MAX], ends[2][16], why[SWN_WIRE_ENGINE_TEXT];
 
     python = python && python[0] ? python : "python3";
-    if (swn_engine_root(root, sizeof root) < 0 ||
-        (size_t)snprintf(worker, sizeof worker, "%s/lib/swapnet/worker", root) >= sizeof worker) {
+    if (swn_installed("swapnet/worker", worker, sizeof worker)) {
         swn_say("engine: cannot tell where it is installed");
         return SWN_EXIT_NO_TORCH;
     }

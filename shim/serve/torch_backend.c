@@ -12,6 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/paths.h"
 #include "skeleton/abi/backend_file.h"
 #include "skeleton/abi/torch_link.h"
 #include "skeleton/abi/torch_version.h"
@@ -93,26 +94,14 @@ static void *open_libraries(const char *directory, const char *version, char *wh
     return library;
 }
 
-int swn_engine_root(char *to, size_t size)
-{
-    ssize_t n = readlink("/proc/self/exe", to, size - 1);
-
-    to[n > 0 ? n : 0] = 0;
-    for (int i = 0; i < 2; i++) /* bin/swapnet-engine -> . */
-        if (strrchr(to, '/'))
-            *strrchr(to, '/') = 0;
-    return n > 0 && (size_t)n < size - 1 ? 0 : -1;
-}
-
 static const struct swn_serve_backend *open_backend(const char *version, void *torch, char *why, size_t size)
 {
-    char self[PATH_MAX], shipped[PATH_MAX + 16], name[64], path[2 * PATH_MAX];
+    char shipped[PATH_MAX], name[64], path[2 * PATH_MAX];
     const struct swn_serve_backend *backend;
     void *library;
 
-    if (swn_engine_root(self, sizeof self) < 0)
-        self[0] = 0;
-    snprintf(shipped, sizeof shipped, "%s/lib/swapnet", self);
+    if (swn_installed("swapnet", shipped, sizeof shipped))
+        shipped[0] = 0;
     swn_backend_name("serve", version, swn_backend_has_old_strings(torch), name, sizeof name);
     if (swn_backend_find(shipped, environ, name, path, sizeof path, why, size) < 0 ||
         swn_torch_link(NULL, why, size) < 0)

@@ -6,12 +6,9 @@
 
 #include "shim/serve/backend.h"
 
-/* The directory above the one in which this program lies. 0 or -1. */
-int swn_engine_root(char *to, size_t size);
-
 /* Loads the PyTorch in `directory`, where libtorch_cpu.so or lib/libtorch_cpu.so lies; NULL: SWAPNET_TORCH, or else the
  * one of the interpreter SWAPNET_PYTHON (python3), which is asked without importing it. Then loads serve-X.Y.so, in
- * ../lib/swapnet as seen from this program. NULL with a text of what is missing, and what to do. */
+ * swapnet/ of the libraries installed with this program. NULL with a text of what is missing, and what to do. */
 const struct swn_serve_backend *swn_torch_backend_open(const char *directory, char *why, size_t size);
 
 #endif

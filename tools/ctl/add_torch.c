@@ -42,18 +42,6 @@ static int make_directory(char *dir, size_t size)
     return rc;
 }
 
-/* lib/swapnet, beside the directory of this program. 0 or -errno. */
-static int find_shipped(char *path, size_t size)
-{
-    char own[PATH_MAX], above[PATH_MAX];
-    ssize_t n = readlink("/proc/self/exe", own, sizeof own - 1);
-    if (n < 0)
-        return -errno;
-    own[n] = 0;
-    int rc = swn_dir_of(own, above, sizeof above);
-    return rc ? rc : snprintf(path, size, "%s/../lib/swapnet", above) < (int)size ? 0 : -ENAMETOOLONG;
-}
-
 /* PyTorch's headers take a compiler more than a gigabyte. */
 #define COMPILER_BYTES (UINT64_C(1536) << 20)
 #define COMPILERS_MOST 8
@@ -118,7 +106,7 @@ int ctl_add_torch(int argc, char **argv)
     if (rc)
         return rc > 0 ? SWN_CLI_OK : SWN_CLI_USAGE;
     const char *python = ctl_python(optind < argc ? argv[optind] : NULL);
-    if (find_shipped(shipped, sizeof shipped)) {
+    if (swn_installed("swapnet", shipped, sizeof shipped)) {
         swn_cli_error("cannot tell where it is installed");
         return SWN_CLI_FAILURE;
     }

@@ -15,6 +15,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/paths.h"
 #include "base/errmsg.h"
 #include "base/size.h"
 #include "tools/ctl/ctl.h"
@@ -177,10 +178,10 @@ static int find_programs(struct job *j)
     own[n] = '\0';
     slash = strrchr(own, '/');
     *slash = '\0';
-    if (snprintf(j->serve, sizeof j->serve, "%s/swapnet-serve", own) >= (int)sizeof j->serve ||
-        snprintf(j->directory, sizeof j->directory, "%s/../lib/swapnet/verify", own) >= (int)sizeof j->directory)
+    if (snprintf(j->serve, sizeof j->serve, "%s/swapnet-serve", own) >= (int)sizeof j->serve)
         return -ENAMETOOLONG;
-    return access(j->directory, R_OK) || access(j->serve, X_OK) ? -errno : 0;
+    int rc = swn_installed("swapnet/verify", j->directory, sizeof j->directory);
+    return rc ? rc : access(j->directory, R_OK) || access(j->serve, X_OK) ? -errno : 0;
 }
 
 static void become_program(const struct job *j, int out)

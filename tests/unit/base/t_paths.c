@@ -170,6 +170,23 @@ static void test_store_is_not_where_another_user_was_first(void **state)
     assert_int_equal(rc, -EPERM);
 }
 
+static void test_parts_are_beside_the_programs(void **state)
+{
+    char self[PATH_MAX], found[PATH_MAX];
+    (void)state;
+    ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
+    assert_true(n > 0);
+    self[n] = 0;
+    *strrchr(self, '/') = 0;
+    *(strrchr(self, '/') + 1) = 0; /* the directory above this program's */
+    assert_int_equal(swn_installed("swapnet/x", found, sizeof found), 0);
+    assert_memory_equal(found, self, strlen(self));
+    size_t end = strlen(found) - strlen("/swapnet/x");
+    assert_string_equal(found + end, "/swapnet/x");
+    assert_true(end > strlen(self));
+    assert_int_equal(swn_installed("swapnet/x", found, end), -ENAMETOOLONG);
+}
+
 static int make_root(void **state)
 {
     (void)state;
@@ -192,6 +209,7 @@ int main(void)
         cmocka_unit_test(test_own_directory_is_trusted),
         cmocka_unit_test(test_link_is_not_trusted),
         cmocka_unit_test(test_directory_that_others_write_to_is_not_trusted),
+        cmocka_unit_test(test_parts_are_beside_the_programs),
         cmocka_unit_test(test_nothing_is_made_below_another_users),
         cmocka_unit_test(test_store_is_in_the_own_cache),
         cmocka_unit_test(test_store_is_not_in_another_users_home),
