@@ -476,7 +476,7 @@ static void two_in_one_operator(void *arg)
 static void two_in_one_operator_at_any_budget(void **state)
 {
     (void)state;
-    for (size_t budget = 18 * MIB; budget < 54 * MIB; budget += 6 * MIB)
+    for (size_t budget = 18 * MIB; budget < 54 * MIB; budget += 6 * MIB * 4 / rounds_of(4))
         assert_int_equal(run_alone(two_in_one_operator, &budget, 60), 0);
 }
 
@@ -510,7 +510,7 @@ static void input_beside_the_plan(void *arg)
 static void input_beside_the_plan_at_any_budget(void **state)
 {
     (void)state;
-    for (size_t budget = 12 * MIB + MIB / 2; budget < 15 * MIB; budget += MIB / 2)
+    for (size_t budget = 12 * MIB + MIB / 2; budget < 15 * MIB; budget += MIB / 2 * 4 / rounds_of(4))
         assert_int_equal(run_alone(input_beside_the_plan, &budget, 60), 0);
 }
 
