@@ -98,7 +98,8 @@ static void shrink(struct swn_engine *e, struct swn_budgeter *b, uint64_t change
         uint64_t before = swn_spilled_so_far(e);
         int err = swn_shrink_step(e, force, swn_now_ns() >= no_write_until);
         if (!err) {
-            force = recalls = 0;
+            force = 0;
+            recalls = 0;
         } else {
             if (err == -EBUSY) {
                 no_write_until = swn_now_ns() + (PATIENCE_MS * 1000000ull << recalls);
