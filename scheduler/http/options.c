@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/size.h"
+#include "scheduler/policies/server.h"
 #include "scheduler/protocol/label.h"
 
 #define MIB ((uint64_t)1 << 20)
@@ -428,7 +429,7 @@ int swn_serve_options_take(struct swn_serve_options *o, int argc, char **argv)
                     .exit_ms = 30000,
                     .is_strict = 1,
                     .cascade = SWN_CASCADE_PREFETCH,
-                    .time_error = 25},
+                    .time_error = SWN_LANE_TIME_ERROR_PERCENT},
         .http = {.address = "127.0.0.1",
                  .port = "8000",
                  .socket = -1,

@@ -9,8 +9,6 @@
 /* Runs that say something of the disk: they read as much, and waited for a tenth of their time. */
 #define TELLING_BYTES (UINT64_C(1) << 20)
 #define TELLING_PART 10
-/* Engines divide models so that a group has as much of their budget at most, where it can be divided. */
-#define WINDOW_PART 8
 
 static uint64_t moved(uint64_t expected, uint64_t seen)
 {
@@ -157,13 +155,6 @@ uint32_t swn_group_times_now(const struct swn_group_times *t, uint64_t weight_by
         to[g].missing_bytes += lost < (double)there ? (uint64_t)lost : there;
     }
     return t->count;
-}
-
-uint64_t swn_group_window(uint64_t weight_bytes, uint64_t memory_bytes)
-{
-    uint64_t part = memory_bytes / WINDOW_PART;
-
-    return part && part < weight_bytes ? part : weight_bytes;
 }
 
 int swn_group_times_curve(const struct swn_group_times *t, uint32_t g, uint64_t compute_ns,

@@ -51,9 +51,6 @@ void swn_group_times_weigh(struct swn_group_times *t, const struct swn_wire_grou
 uint32_t swn_group_times_now(const struct swn_group_times *t, uint64_t weight_bytes, uint64_t read_total,
                              struct swn_lane_group *to);
 
-/* An engine that has `memory_bytes` streams the weights of a group that one request runs alone: so many of them need
- * room at once. */
-uint64_t swn_group_window(uint64_t weight_bytes, uint64_t memory_bytes);
 /* What group g takes to compute for 1, 2, ... SWN_CURVE_MOST requests, of which as many run at once as the engine
  * joins: `compute_ns` is that of one. 0: none are joined, and n take n times as long. */
 int swn_group_times_curve(const struct swn_group_times *t, uint32_t g, uint64_t compute_ns,

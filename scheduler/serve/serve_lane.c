@@ -4,9 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The way to the engine and back takes a fifth or a half of this, and no client sees it. */
-#define TURN_NS UINT64_C(200000)
-
 struct swn_serve_lane {
     enum swn_lane_policy policy;
     double time_error;
@@ -112,7 +109,7 @@ static uint32_t add_model(struct swn_serve_lane *lane, uint32_t number, const st
         .output_bytes = served.times->output_bytes,
         .group_count = swn_group_times_now(served.times, served.weight_bytes, engine->read_total, lane->groups[i])};
     for (uint32_t g = 0; g < lane->models[i].group_count; g++)
-        lane->groups[i][g].window_bytes = swn_group_window(lane->groups[i][g].weight_bytes, engine->memory_bytes);
+        lane->groups[i][g].window_bytes = swn_lane_window(lane->groups[i][g].weight_bytes, engine->memory_bytes);
     for (uint32_t g = 0; served.batch_most > 1 && served.times->count && g < lane->models[i].group_count; g++)
         if (swn_group_times_curve(served.times, g, lane->groups[i][g].compute_ns, lane->curves[i][g])) {
             lane->groups[i][g].batch_ns = lane->curves[i][g];
@@ -171,7 +168,7 @@ static struct swn_lane_state state_of(const struct swn_serve_lane *lane, const s
                                    .memory_bytes = engine->memory_bytes,
                                    .batch_most = SWN_LANE_TURNS,
                                    .time_error = lane->time_error,
-                                   .turn_ns = TURN_NS,
+                                   .turn_ns = SWN_LANE_TURN_NS,
                                    .expected = lane->expected,
                                    .expected_count = lane->expected_count,
                                    .free_bytes = engine->free_bytes};

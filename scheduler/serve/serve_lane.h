@@ -7,10 +7,9 @@
 #define SWN_SCHEDULER_SERVE_SERVE_LANE_H
 
 #include "scheduler/policies/policy.h"
+#include "scheduler/policies/server.h"
 #include "scheduler/serve/group_times.h"
 #include "scheduler/serve/serve_queue.h"
-
-#define SWN_LANE_TURNS 32 /* requests that take turns at most: each holds its state */
 
 #define SWN_LANE_EXPECTED 8 /* models that may be asked for next, at most */
 

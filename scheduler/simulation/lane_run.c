@@ -7,12 +7,12 @@
 #include <string.h>
 
 #include "scheduler/policies/curves.h"
+#include "scheduler/policies/server.h"
 #include "scheduler/simulation/random.h"
 
 /* A policy that wants to be asked again at a time that has passed is asked after so long. */
 #define TICK_NS 1000
 #define PARETO 1.5
-#define SERVER_TIME_ERROR 0.25 /* swapnet-serve's default */
 
 /* What is known of one model while it runs. */
 struct course {
@@ -297,8 +297,10 @@ static void begin(struct bench *b)
         struct course *c = &b->courses[m];
         b->models[m] = run->loads[m].model;
         memcpy(c->groups, b->models[m].groups, b->models[m].group_count * sizeof *c->groups);
-        for (uint32_t g = 0; g < b->models[m].group_count; g++)
+        for (uint32_t g = 0; g < b->models[m].group_count; g++) {
             c->groups[g].missing_bytes = c->groups[g].weight_bytes;
+            c->groups[g].window_bytes = swn_lane_window(c->groups[g].weight_bytes, run->memory_bytes);
+        }
         for (uint32_t g = 0; g < b->models[m].group_count; g++)
             c->belief[g] = draw_belief(b);
         b->believed[m] = b->models[m];
@@ -313,7 +315,9 @@ static void begin(struct bench *b)
                                        .requests = b->requests,
                                        .disk_bytes_per_ns = run->disk_bytes_per_ns * draw_belief(b),
                                        .memory_bytes = run->memory_bytes,
-                                       .time_error = SERVER_TIME_ERROR};
+                                       .batch_most = run->batch_most ? run->batch_most : SWN_LANE_TURNS,
+                                       .turn_ns = SWN_LANE_TURN_NS,
+                                       .time_error = SWN_LANE_TIME_ERROR_PERCENT / 100.0};
 }
 
 static int by_time(const void *x, const void *y)

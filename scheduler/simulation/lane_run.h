@@ -1,9 +1,9 @@
 /* scheduler/simulation/lane_run.h - a server's lane under a load, event by event: what would be with that much memory.
  *
- * Requests come at random, the real policy decides what runs, and a group takes the time that the policy
- * expects (scheduler/policies/curves.h). Weights that were read stay until others need their place, the least recently
- * used ones first; a real engine also keeps some by plan, and reads ahead, so it is rather faster. Pure: no clock, no
- * I/O; the same seed gives the same outcome.
+ * Requests come at random, the real policy decides what runs, within the server's bounds (server.h), and a group takes
+ * the time that the policy expects (scheduler/policies/curves.h). Weights that were read stay until others need their
+ * place, the least recently used ones first; a real engine also keeps some by plan, and reads ahead, so it is rather
+ * faster. Pure: no clock, no I/O; the same seed gives the same outcome.
  */
 #ifndef SWN_SCHEDULER_SIMULATION_LANE_RUN_H
 #define SWN_SCHEDULER_SIMULATION_LANE_RUN_H
@@ -43,6 +43,7 @@ struct swn_lane_run {
     /* What the policy believes of the disk and of each group's computing is more or less than is true, by this part of
      * it at most: 0.25, say. 0: it knows the times. */
     double time_error;
+    uint32_t batch_most; /* requests in lockstep at most; 0: as many as the server lets (SWN_LANE_TURNS) */
 };
 
 /* Of one model. */

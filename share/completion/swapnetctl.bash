@@ -110,9 +110,9 @@ _swapnetctl()
         -b | --budget) mapfile -t COMPREPLY < <(compgen -W "64M 128M 256M 512M 1G 2G" -- "$cur") ;;
         --policy) mapfile -t COMPREPLY < <(compgen -W "completion exact tardy tardy-paper edf no-batch batch dynamic lazy nexus symphony lookahead masa masa-ordered masa-code bulk deepeye deepeye-frugal" -- "$cur") ;;
         -o | --output) mapfile -t COMPREPLY < <(compgen -W "table json csv" -- "$cur") ;;
-        -d | --duration | --disk | --seed | --time-error) COMPREPLY=() ;;
+        -d | --duration | --disk | --seed | --time-error | --turns) COMPREPLY=() ;;
         --arrivals) mapfile -t COMPREPLY < <(compgen -W "poisson pareto constant" -- "$cur") ;;
-        *) mapfile -t COMPREPLY < <(compgen -W "--from --budget --duration --policy --disk --seed --arrivals --time-error --output --help" -- "$cur") ;;
+        *) mapfile -t COMPREPLY < <(compgen -W "--from --budget --duration --policy --disk --seed --arrivals --time-error --turns --output --help" -- "$cur") ;;
         esac
         ;;
     status | list)

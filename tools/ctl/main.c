@@ -161,6 +161,7 @@ static const struct swn_cli_command commands[] = {
      "      --seed N            of the times at which requests come (default 1)\n"
      "      --arrivals KIND     poisson (default), pareto (with crowds), or constant\n"
      "      --time-error PART   how far the times that the policy knows are off (default 0)\n"
+     "      --turns N           requests that run a layer group together at most (default 32, as in a server)\n"
      "  -o, --output FORMAT     table (default), json or csv\n"
      "  -h, --help              show this text\n"
      "\n"

@@ -17,7 +17,7 @@
 #include "tools/ctl/output.h"
 #include "tools/ctl/processes.h"
 
-enum { OPT_POLICY = 256, OPT_DISK, OPT_SEED, OPT_ARRIVALS, OPT_TIME_ERROR };
+enum { OPT_POLICY = 256, OPT_DISK, OPT_SEED, OPT_ARRIVALS, OPT_TIME_ERROR, OPT_TURNS };
 
 struct model {
     char *name; /* the argument, cut at its first comma */
@@ -30,6 +30,7 @@ struct plan {
     const char *from;
     uint64_t budget, disk; /* disk: bytes a second; 0: as measured */
     double seconds, time_error;
+    uint32_t turns; /* 0: as many as the server lets */
     enum swn_lane_spacing spacing;
     uint64_t seed;
     enum swn_lane_policy policy;
@@ -103,7 +104,7 @@ static int take_spacing(struct plan *p, const char *value)
 
 static int take_option(struct plan *p, int opt, const char *value)
 {
-    double seed = 0;
+    double seed = 0, turns = 0;
     int rc = 0;
     if (opt == 'f')
         p->from = value;
@@ -119,12 +120,16 @@ static int take_option(struct plan *p, int opt, const char *value)
         rc = take_spacing(p, value);
     else if (opt == OPT_TIME_ERROR)
         rc = number(value, 0, 0.99, &p->time_error);
+    else if (opt == OPT_TURNS)
+        rc = number(value, 1, SWN_LANE_REQUESTS, &turns);
     else if (opt == OPT_POLICY)
         rc = swn_lane_policy_parse(value, &p->policy);
     else
         return (p->format = swn_cli_format(value, SWN_CLI_CSV)) < 0 ? -EINVAL : 0;
     if (opt == OPT_SEED)
         p->seed = (uint64_t)seed;
+    if (opt == OPT_TURNS)
+        p->turns = (uint32_t)turns;
     if (rc)
         swn_cli_error("'%s' is not right; see 'swapnetctl help serve'", value);
     return rc;
@@ -142,6 +147,7 @@ static int take_options(struct plan *p, int argc, char **argv)
         {"seed", required_argument, NULL, OPT_SEED},
         {"arrivals", required_argument, NULL, OPT_ARRIVALS},
         {"time-error", required_argument, NULL, OPT_TIME_ERROR},
+        {"turns", required_argument, NULL, OPT_TURNS},
         {"output", required_argument, NULL, 'o'},
         {"help", no_argument, NULL, 'h'},
         {NULL, 0, NULL, 0},
@@ -372,7 +378,8 @@ static int simulate(struct plan *p)
                                .duration_ns = (uint64_t)(p->seconds * 1e9),
                                .seed = p->seed,
                                .spacing = p->spacing,
-                               .time_error = p->time_error};
+                               .time_error = p->time_error,
+                               .batch_most = p->turns};
     int rc = outcomes ? swn_lane_run(&run, outcomes, &p->totals) : -ENOMEM;
     for (uint32_t i = 0; i < p->count && !rc; i++)
         p->models[i].outcome = outcomes[i];

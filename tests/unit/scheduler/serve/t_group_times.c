@@ -7,6 +7,7 @@
 
 #include <cmocka.h>
 
+#include "scheduler/policies/server.h"
 #include "scheduler/serve/group_times.h"
 
 #define MS UINT64_C(1000000)
@@ -118,10 +119,10 @@ static void test_what_requests_need_is_what_the_engine_says(void **state)
 static void test_large_groups_are_streamed(void **state)
 {
     (void)state;
-    assert_int_equal(swn_group_window(MIB, 0), MIB); /* no bound */
-    assert_int_equal(swn_group_window(MIB, 80 * MIB), MIB);
-    assert_int_equal(swn_group_window(400 * MIB, 80 * MIB), 10 * MIB);
-    assert_int_equal(swn_group_window(0, 80 * MIB), 0);
+    assert_int_equal(swn_lane_window(MIB, 0), MIB); /* no bound */
+    assert_int_equal(swn_lane_window(MIB, 80 * MIB), MIB);
+    assert_int_equal(swn_lane_window(400 * MIB, 80 * MIB), 10 * MIB);
+    assert_int_equal(swn_lane_window(0, 80 * MIB), 0);
 }
 
 static void test_what_was_read_ahead_is_there(void **state)

@@ -10,6 +10,7 @@
 
 #include <errno.h>
 
+#include "scheduler/policies/server.h"
 #include "scheduler/simulation/lane_run.h"
 #include "tests/unit/support/random.h"
 
@@ -237,6 +238,42 @@ static void test_tardy_has_more_on_time_than_edf(void **state)
         }
 }
 
+/* As in the server, or as one with another bound. */
+static void test_a_batch_is_bounded_at_any_load(void **state)
+{
+    static const enum swn_lane_policy policies[] = {SWN_LANE_BATCH, SWN_LANE_COMPLETION, SWN_LANE_TARDY, SWN_LANE_LAZY};
+    static const uint32_t bounds[] = {0, 1, 4, 100};
+
+    (void)state;
+    run.duration_ns = S / 2;
+    for (unsigned k = 0; k < 16; k++)
+        for (load.rate_per_s = 100; load.rate_per_s < 2000; load.rate_per_s *= 16) {
+            uint32_t bound = bounds[k / 4];
+            run.policy = policies[k % 4];
+            run.batch_most = bound;
+            simulate();
+            assert_true(outcome.members <= (bound ? bound : SWN_LANE_TURNS) * outcome.batches);
+            /* Batch takes all that it may. */
+            assert_true(run.policy != SWN_LANE_BATCH || bound || load.rate_per_s < 1000 ||
+                        outcome.members > SWN_LANE_TURNS / 2 * outcome.batches);
+        }
+}
+
+/* One request alone needs a part of a group's weights in memory at once. Were it all of them, memory would have no room
+ * beside the second group for the state of another request, and each would run to its end before the next one. */
+static void test_a_request_alone_streams_its_weights(void **state)
+{
+    (void)state;
+    groups[0].activation_bytes = groups[1].activation_bytes = MIB;
+    groups[1].state_bytes = 2 * MIB;
+    groups[1].weight_bytes = 18 * MIB;
+    run.memory_bytes = 20 * MIB;
+    run.duration_ns = 2 * S;
+    load.rate_per_s = 200;
+    simulate();
+    assert_true(outcome.members > outcome.batches);
+}
+
 static void test_wrong_numbers_are_refused(void **state)
 {
     (void)state;
@@ -268,6 +305,8 @@ int main(void)
         cmocka_unit_test_setup(test_arrivals_are_spaced_as_told, begin),
         cmocka_unit_test_setup(test_wrong_times_change_decisions_only, begin),
         cmocka_unit_test_setup(test_tardy_has_more_on_time_than_edf, begin),
+        cmocka_unit_test_setup(test_a_batch_is_bounded_at_any_load, begin),
+        cmocka_unit_test_setup(test_a_request_alone_streams_its_weights, begin),
         cmocka_unit_test_setup(test_wrong_numbers_are_refused, begin),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
