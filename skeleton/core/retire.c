@@ -102,6 +102,7 @@ static int try_to_retire(struct swn_engine *e, uint64_t seq)
         free_warm(e);
         swn_arena_shrink(e->arena, 0);
         swn_arena_seal(e->arena);
+        err = e->pool ? -EBUSY : 0; /* reads that had not begun end once the queue goes on */
     }
     swn_unlock(&e->lock);
     if (fetch)

@@ -332,6 +332,14 @@ static int dirty(void)
     return now;
 }
 
+static int has_pool(void)
+{
+    pthread_mutex_lock(&e->lock);
+    int now = e->pool != NULL;
+    pthread_mutex_unlock(&e->lock);
+    return now;
+}
+
 /* A weight that comes or goes while the plan for another budget is made is not in it: the next operators plan anew. And
  * where they have done so already, theirs stays. */
 static void changes_while_a_plan_is_made(void *arg)
@@ -369,9 +377,10 @@ static void retires_while_a_plan_is_made(void *arg)
     meanwhile = AN_END;
     struct swn_budget_change change;
     swn_engine_set_budget(15 * MIB, 500, &change); /* to which nothing can shrink now */
-    while (!dirty())                               /* until the plan has been refused */
+    while (has_pool())
         usleep(1000);
-    CHECK(replanned == 1 && !e->pool && !e->plan.planned);
+    swn_engine_set_budget(14 * MIB, 500, &change); /* begins when the plan has been refused */
+    CHECK(replanned == 1 && !e->plan.planned);
     for (unsigned i = 0; i < WEIGHTS; i++)
         op_read(&weights[i]);
 }

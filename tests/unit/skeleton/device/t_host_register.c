@@ -186,10 +186,11 @@ static void larger(void *device)
     finish();
 }
 
-static int no_fsync(void *ctx, int fd)
+static int maps_fail;
+
+static int bad_mmap(void *ctx, void **addr, size_t len, int prot, int flags, int fd, uint64_t off)
 {
-    (void)ctx, (void)fd;
-    return -EIO;
+    return maps_fail ? -ENOMEM : swn_io_sys.mmap(ctx, addr, len, prot, flags, fd, off);
 }
 
 /* What cannot be made resident is not registered, as the device would have other pages. */
@@ -198,12 +199,14 @@ static void stuck(void *device)
     static struct swn_io failing;
     struct tensor large;
     failing = swn_io_sys;
-    failing.fsync = no_fsync;
+    failing.mmap = bad_mmap;
     io = &failing;
     begin(device, 3 * MIB);
     CHECK(tensor_make(&large, 8 * MIB, 55));
     struct swn_range *r = swn_arena_find(e->arena, large.own);
+    maps_fail = 1;
     CHECK(r->shared && cudaHostRegister((void *)large.own, large.len, 0) == 2);
+    maps_fail = 0;
     CHECK(r->pins == 0 && swn_tensor_of(r)->registered == 0 && standin_live(STANDIN_REGISTERED) == 0);
     CHECK(tensor_right(&large, large.own));
     tensor_free(&large);
