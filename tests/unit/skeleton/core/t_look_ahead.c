@@ -121,7 +121,7 @@ static void looks_while_something_is_missing(void *arg)
     unsigned there = steps_of_a_pass(many);
     CHECK(e->plan.planned && engine_counters().swap_ins == read);
     CHECK(there < 4 * MANY);
-    CHECK(swn_engine_set_budget(MANY * SMALL / 2, 1000, &change) == 0);
+    CHECK(swn_engine_set_budget(MANY * SMALL / 2, 20000, &change) == 0);
     CHECK(steps_of_a_pass(many) > there && engine_counters().swap_ins > read);
     for (unsigned i = 0; i < MANY; i++)
         tensor_free(&many[i]);
