@@ -99,7 +99,7 @@ static void shrink(struct swn_engine *e, struct swn_budgeter *b, uint64_t change
         int err = swn_shrink_step(e, force, swn_now_ns() >= no_write_until);
         if (!err) {
             force = 0;
-            recalls = 0;
+            recalls = swn_spilled_so_far(e) != before ? 0 : recalls; /* frames leave without a write */
         } else {
             if (err == -EBUSY) {
                 no_write_until = swn_now_ns() + (PATIENCE_MS * 1000000ull << recalls);

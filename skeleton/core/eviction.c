@@ -312,7 +312,7 @@ int swn_shrink_step(struct swn_engine *e, int force, int may_write)
     swn_ring_shrink(e);
     if (swn_engine_resident(e) < before || swn_write_behind_wait(e))
         return 0;
-    if (!may_write && !frame_victim(e, 0))
+    if (!may_write && !force && !frame_victim(e, 0))
         return -ENOMEM;
     int busy = 0, err = evict_one(e, NULL, may_write && can_spill(e), force, &busy);
     return busy ? -EBUSY : err;

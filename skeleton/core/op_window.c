@@ -56,7 +56,8 @@ void swn_window_release(struct swn_engine *e, struct swn_arg *arg)
         if (!f)
             continue;
         struct swn_frame_use *use = swn_frame_use(f);
-        use->wanted = 0;
+        if (!use->cursor || !use->cursor->settled) /* no walk would come across it again */
+            use->wanted = 0;
         use->last_op = e->ops.seq;
         use->last_access = e->weights.accesses;
         swn_pool_touch(e->pool, f);

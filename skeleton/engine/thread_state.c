@@ -44,6 +44,7 @@ void swn_window_lost(struct swn_thread_state *t)
 {
     t->last_weight = 0;
     t->cursor.before = t->cursor.at = 0;
+    t->walks.settled = 0;
     t->left_ns = 0;
 }
 
