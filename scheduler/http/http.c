@@ -562,7 +562,7 @@ static int open_socket(struct swn_http *h, char why[SWN_ERRMSG])
     }
     err = getaddrinfo(*address ? address : NULL, h->options.port, &hints, &found);
     if (err)
-        return swn_errmsg(why, -EINVAL, "cannot listen at '%s', port '%s': %s", address, h->options.port,
+        return swn_errmsg(why, -EADDRNOTAVAIL, "cannot listen at '%s', port '%s': %s", address, h->options.port,
                           gai_strerror(err));
     for (struct addrinfo *a = found; a && rc; a = a->ai_next)
         rc = listen_at(a, &h->listen_fd);
@@ -617,16 +617,20 @@ int swn_http_start(struct swn_http **out, const struct swn_http_options *o, stru
         return rc;
     }
     find_port(h);
+    errno = 0;
     h->daemon = start_daemon(h);
+    rc = errno;
     h->options.tls = NULL; /* it was the caller's */
     if (!h->daemon) {
         swn_http_stop(h);
         /* With plain HTTP it fails for lack of memory, threads or descriptors only. */
-        return o->tls ? swn_errmsg(why, -EINVAL,
-                                   "HTTPS does not start: %s and %s have to be a certificate and its key, without a "
-                                   "password, in PEM form",
-                                   o->tls->certificate_path, o->tls->key_path)
-                      : swn_errmsg(why, -EIO, "libmicrohttpd does not start");
+        int lacks = rc == ENOMEM || rc == EMFILE || rc == ENFILE;
+        return o->tls && !lacks
+                   ? swn_errmsg(why, -EINVAL,
+                                "HTTPS does not start: %s and %s have to be a certificate and its key, without a "
+                                "password, in PEM form",
+                                o->tls->certificate_path, o->tls->key_path)
+                   : swn_errmsg(why, -EIO, "libmicrohttpd does not start");
     }
     *out = h;
     return 0;

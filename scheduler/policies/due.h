@@ -1,9 +1,8 @@
 /* scheduler/policies/due.h - the requests of a model by what is left until their deadlines. Inside this folder.
  *
- * A request that would be late even if it ran alone from now on is dropped, where the lane holds another one that would
- * not (policy.h). One without a deadline is never dropped,
- * and is nobody's limit; but it counts in the order as due SWN_DUE_FAR times its own time after its arrival, so that
- * requests with deadlines do not keep it waiting for ever.
+ * A request that would be late even if it ran alone from now on is dropped, unless all would be: then one of them runs
+ * (policy.h). One without a deadline is never dropped, and is nobody's limit; but it counts in the order as due
+ * SWN_DUE_FAR times its own time after its arrival, so that requests with deadlines do not keep it waiting for ever.
  */
 #ifndef SWN_SCHEDULER_POLICIES_DUE_H
 #define SWN_SCHEDULER_POLICIES_DUE_H
