@@ -102,6 +102,8 @@ static void while_it_waits(void *unused)
     armed = 1;
     swn_retire_for_lock(MCL_CURRENT);
     over = 1;
+    if (!atomic_load(&e->life.retired)) /* an emulator locks nothing */
+        return;
     pthread_join(operator_thread, NULL);
     CHECK(attempts >= 2 && !e->pool); /* which went with the operator */
     for (unsigned i = 0; i < WEIGHTS; i++)
