@@ -75,26 +75,12 @@ static unsigned run_of(struct swn_engine *e, const struct swn_arg *arg, uint64_t
     return n;
 }
 
-/* Of a store that has one checksum for each extent, not for each part. */
-static int is_unchecked(const struct swn_part *p)
-{
-    return p->range && p->there && !p->mapped && !p->checked;
-}
-
+/* For a store that has one checksum for each extent. */
 static void check_whole(struct swn_engine *e, const struct swn_frame *f)
 {
     for (unsigned i = 0; i < f->n; i++)
-        if (is_unchecked(&f->parts[i]))
+        if (f->parts[i].range && f->parts[i].there && !f->parts[i].mapped && !f->parts[i].checked)
             e->features.source->verify(e, f->parts[i].range);
-}
-
-void swn_window_publish_ahead(struct swn_engine *e, struct swn_frame *f)
-{
-    struct swn_range *written; /* stays as it is: whoever reads it makes it resident */
-    for (unsigned i = 0; i < f->n; i++)
-        if (is_unchecked(&f->parts[i]))
-            return;
-    swn_residency_publish(&e->res, &f, 1, &written);
 }
 
 /* Maps the frames that have arrived, of the chunks that arg holds, at their addresses. */

@@ -15,10 +15,6 @@ void swn_window_hold(struct swn_engine *e, struct swn_arg *arg, size_t from, siz
 void swn_window_release(struct swn_engine *e, struct swn_arg *arg);
 /* Reads the chunks that arg holds into memory, at their own addresses. May release the lock. */
 void swn_window_lend(struct swn_engine *e, struct swn_arg *arg, struct swn_thread_state *t);
-/* Maps a frame that has been read at its addresses, unless an operator has to check it first. The fetch thread does
- * that while the operators before it compute: mapping takes some 4 % of the time of a model that generates one token
- * after the other. */
-void swn_window_publish_ahead(struct swn_engine *e, struct swn_frame *f);
 /* Before there is a plan, holds and lends a weight whole that does not come in slices after all. 0: it is too large. */
 int swn_window_whole(struct swn_engine *e, struct swn_arg *arg, struct swn_thread_state *t);
 void swn_window_end_arg(struct swn_engine *e, struct swn_arg *arg);

@@ -13,7 +13,6 @@
 #include "skeleton/engine/subsystem.h"
 #include "base/thread.h"
 #include "skeleton/core/eviction.h"
-#include "skeleton/core/op_window.h"
 #include "skeleton/core/prefetch.h"
 #include "skeleton/core/plan.h"
 #include "skeleton/engine/experts.h"
@@ -186,8 +185,6 @@ static void fetch_done(struct swn_fetch_job *job, int err)
         read_failed(e, p, err);
     if (!--f->pending && !swn_frame_is_alive(f))
         swn_pool_put(e->pool, f);
-    else if (!f->pending)
-        swn_window_publish_ahead(e, f);
     swn_spin_wait_tell(&e->spin_wait);
     pthread_cond_broadcast(&e->changed);
     swn_unlock(&e->lock);

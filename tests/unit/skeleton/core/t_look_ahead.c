@@ -1,6 +1,5 @@
 /* Description: an operator that reads what is there looks at the frames that it reads next, and not at all that there
- * are; where nothing is missing it does not look at all; what has been read ahead is mapped by the time its operator
- * begins; and what an earlier look ahead wanted may leave. */
+ * are; where nothing is missing it does not look at all; and what an earlier look ahead wanted may leave. */
 /* wraps: swn_now_ns swn_cond_wait_until swn_spin_wait_wait swn_disk_speed_get swn_engine_op_end swn_pool_first */
 /* wraps: swn_access_order_next */
 #define _GNU_SOURCE
@@ -70,31 +69,6 @@ static void looks_only_to_replace(void *arg)
     engine_is_empty();
 }
 
-/* The fetch thread maps what it has read, while operators compute. */
-static void what_arrives_is_mapped(void *arg)
-{
-    (void)arg;
-    CHECK(engine_begin((WEIGHTS - STREAMED) * BYTES, SWN_CONFIG_AUTO, NULL) == 0);
-    for (unsigned i = 0; i < WEIGHTS; i++)
-        CHECK(tensor_make(&weights[i], BYTES, i + 1));
-    for (unsigned i = 0; i < PASSES * WEIGHTS; i++)
-        op_read(&weights[i % WEIGHTS]);
-    unsigned parts = 0;
-    for (unsigned i = 0; i < WEIGHTS; i++) {
-        op_read(&weights[i]);
-        engine_reads_arrive();
-        pthread_mutex_lock(&e->lock);
-        for (const struct swn_frame *f = swn_pool_first(e->pool); f; f = f->next)
-            for (unsigned k = 0; k < f->n; k++, parts++)
-                CHECK(f->parts[k].mapped);
-        pthread_mutex_unlock(&e->lock);
-    }
-    CHECK(e->plan.planned && parts > WEIGHTS);
-    for (unsigned i = 0; i < WEIGHTS; i++)
-        tensor_free(&weights[i]);
-    engine_is_empty();
-}
-
 static unsigned steps_of_a_pass(struct tensor *many)
 {
     steps = 0;
@@ -149,7 +123,6 @@ static void wanted_until_the_next_look(void *arg)
 }
 
 IN_A_CHILD(looks_only_to_replace, 30)
-IN_A_CHILD(what_arrives_is_mapped, 30)
 IN_A_CHILD(looks_while_something_is_missing, 30)
 
 static void test_wanted_until_the_next_look(void **state)
@@ -159,8 +132,8 @@ static void test_wanted_until_the_next_look(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_looks_only_to_replace), cmocka_unit_test(test_what_arrives_is_mapped),
-        cmocka_unit_test(test_looks_while_something_is_missing), cmocka_unit_test(test_wanted_until_the_next_look)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_looks_only_to_replace),
+                                       cmocka_unit_test(test_looks_while_something_is_missing),
+                                       cmocka_unit_test(test_wanted_until_the_next_look)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
