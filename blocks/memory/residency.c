@@ -188,7 +188,8 @@ static void end_padding(struct swn_residency *s, const struct swn_range *r)
     uintptr_t end = r->addr + swn_round_up(r->len, SWN_PAGE);
     size_t padding = r->addr + r->span - end;
     if (padding && swn_residency_mapped(s, r, end) && swn_transition_map_anonymous(s, end, padding))
-        madvise((void *)end, padding, MADV_DOFORK); /* no mapping is left: nobody reads what is there */
+        madvise((void *)end, padding,
+                MADV_DOFORK); /* out of mappings: the child gets the frame's padding, which no tensor reads */
 }
 
 int swn_residency_register(struct swn_residency *s, struct swn_range *r, struct swn_extent_file *file, uint64_t off)

@@ -203,9 +203,10 @@ static void run_rather_than_drop_all(const struct swn_lane_state *s, struct swn_
         return;
     for (uint32_t k = 0; k < d->dropped_count; k++) {
         const struct swn_lane_request *r = &s->requests[d->dropped[k]];
-        if (r->deadline_ns <= s->now_ns || spare_ns(s, r) <= most)
+        double spare = spare_ns(s, r);
+        if (r->deadline_ns <= s->now_ns || spare <= most)
             continue;
-        most = spare_ns(s, r);
+        most = spare;
         best = k;
     }
     if (best == SWN_LANE_REQUESTS)

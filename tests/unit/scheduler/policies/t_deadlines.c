@@ -145,7 +145,8 @@ static int64_t spare_ns(const struct swn_lane_request *r)
     return (int64_t)(r->deadline_ns - scene.state.now_ns) - (int64_t)alone;
 }
 
-/* Where nobody can be on time one runs all the same, as times may be wrong. Here they are right: it is dropped too. */
+/* Where no request can be on time a policy still runs one, as predicted times may be wrong. These are right: that one
+ * counts as dropped, too. */
 static void drop_the_last(void)
 {
     if (decision.member_count != 1 || decision.dropped_count + 1 != scene.state.request_count)

@@ -104,7 +104,7 @@ static int interrupted_fsync(void *ctx, int fd)
 enum { BY_ITS_OPERATOR, BY_A_FORK, BY_ANOTHER_WRITE, ENDS };
 
 /* A tensor larger than the budget, whose bytes the disk does not take when its operator ends, or when a program forks
- * before that; or the failure was reported to somebody else. */
+ * before that; or another fsync of the file got the error. */
 static void unwritable(void *how)
 {
     static const enum swn_use use = SWN_USE_WRITE;
