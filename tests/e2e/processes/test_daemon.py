@@ -14,7 +14,7 @@ import time
 import pytest
 
 import harness
-from daemons import CTL, DAEMON, Daemon, daemon, fork_dnn, leased, wait_for
+from daemons import CTL, DAEMON, Daemon, daemon, fork_dnn, leased, stop, wait_for
 from harness import MIB
 
 
@@ -262,7 +262,7 @@ def test_a_daemon_that_was_stopped(place):
         for _ in range(100):
             lines.readline()
         wait_for(lambda: os.getpid() in d.list())
-        os.kill(d.process.pid, signal.SIGSTOP)
+        stop(d.process.pid)
         try:
             for _ in range(200):
                 lines.readline()

@@ -11,7 +11,7 @@ import time
 import pytest
 
 import harness
-from daemons import DAEMON, Daemon, daemon, dnns, fork_dnn, leased, plain_bits, wait_for
+from daemons import DAEMON, Daemon, daemon, dnns, fork_dnn, leased, plain_bits, stop, wait_for
 from harness import MIB
 
 needs_torch = pytest.mark.usefixtures("torch113")  # which fails where there is none
@@ -122,7 +122,7 @@ def test_a_cap_below_what_is_unasked(place):
     is no daemon any more. One without has the 8."""
     with dnns() as make:
         with daemon(place, "--total", "200M") as d:
-            d.process.send_signal(signal.SIGSTOP)
+            stop(d.process.pid)
             dnn, free = make(place, 8, SWAPNET_BUDGET="5M"), make(place, 8)
             for each in dnn, free:
                 each.goes_on(1)
@@ -171,7 +171,7 @@ def test_daemon_that_does_not_come_back(place):
         with dnns() as make:
             holder = fork_dnn(d.socket, 1)
             wait_for(lambda: d.list().get(holder, {}).get("state") == "running")
-            os.kill(holder, signal.SIGSTOP)  # it would end when its connection does
+            stop(holder)  # it would end when its connection does
             d.kill()
             begin = time.monotonic()
             limited, free = make(place, 12, SWAPNET_BUDGET="60M"), make(place, 12)
@@ -228,7 +228,7 @@ def test_restart_counts_what_it_finds(place):
             dnn = make(place, 20)
             dnn.goes_on(3)
             held = wait_for(lambda: (p := d.knows(dnn.pid))["state"] == "running" and p["budget_bytes"])
-            os.kill(dnn.pid, signal.SIGSTOP)
+            stop(dnn.pid)
             d.kill()
             d.start()
             found = d.list()[dnn.pid]
@@ -467,7 +467,7 @@ def test_newcomers_while_others_leave(place):
         coming, tell_coming = start(20, [b"", hello])
         try:
             wait_for(lambda: len(d.list()) == 20)
-            os.kill(d.process.pid, signal.SIGSTOP)
+            stop(d.process.pid)
             for ours in tell_leaving + tell_coming:  # to say the second part
                 ours.send(b".")
                 ours.recv(1)

@@ -5,11 +5,13 @@ import json
 import os
 import random
 import shutil
+import signal
 import socket
 import struct
 import subprocess
 import tempfile
 import time
+from pathlib import Path
 
 import harness
 from harness import MIB
@@ -28,6 +30,15 @@ def wait_for(what, seconds=harness.HANG_S, why="it did not happen"):
             return value
         time.sleep(0.02)
     raise AssertionError(why)
+
+
+def stop(pid):
+    """Stops the process, with all its threads: until the one that takes the signal gets a processor, the others run on."""
+    def stands():
+        with contextlib.suppress(FileNotFoundError):  # a thread that has ended meanwhile
+            return all(state.read_text().rpartition(")")[2].split()[0] == "T" for state in Path(f"/proc/{pid}/task").glob("*/stat"))
+    os.kill(pid, signal.SIGSTOP)
+    wait_for(stands)
 
 
 def ask(dial, request):
