@@ -334,9 +334,12 @@ static int begin_early(struct swn_ensemble_run *run, uint64_t now)
 /* Starts what can start. Steps may end while it does: they leave the rest to it. */
 static void advance(struct swn_ensemble_run *run, uint64_t now)
 {
+    struct swn_serving *s = run->s;
+
     if (run->is_advancing)
         return;
     run->is_advancing = 1;
+    s->queue.coming++;
     while (run->job && !run->has_failed) {
         int i = swn_ensemble_to_judge(run->ensemble, &run->progress);
         if (i >= 0) {
@@ -358,6 +361,7 @@ static void advance(struct swn_ensemble_run *run, uint64_t now)
     run->is_advancing = 0;
     if (run->running == 0)
         conclude(run, now);
+    swn_requests_have_come(s, now);
 }
 
 /* ---- the request ---- */

@@ -43,6 +43,10 @@ struct swn_serve_queue {
     struct swn_serve_item *first, *last;
     size_t count, waiting; /* waiting: not begun */
     size_t early;          /* steps with an upstream: no client waits for them yet, so queue limits leave them out */
+    /* While some more come together, such as the steps of an ensemble that can start at once, engines wait, so that the
+     * lane chooses among all of them; and the engines that do. */
+    unsigned coming;
+    uint8_t is_due[SWN_ENGINES_MOST];
 };
 
 void swn_serve_queue_add(struct swn_serve_queue *q, struct swn_serve_item *item);

@@ -185,8 +185,22 @@ static void admit_to_queue(struct swn_serving *s, struct swn_job *job, struct sw
     swn_serve_queue_add(&s->queue, &job->item);
     if (m->config->ensemble)
         swn_ensembles_begin(s, job, now);
+    else if (s->queue.coming)
+        s->queue.is_due[m->engine] = 1;
     else
         swn_requests_run(s, m->engine, now);
+}
+
+void swn_requests_have_come(struct swn_serving *s, uint64_t now)
+{
+    if (--s->queue.coming)
+        return;
+    for (unsigned i = 0; i < SWN_ENGINES_MOST; i++) {
+        int is_due = s->queue.is_due[i];
+        s->queue.is_due[i] = 0;
+        if (is_due)
+            swn_requests_run(s, i, now);
+    }
 }
 
 /* In Triton's words. */

@@ -173,6 +173,8 @@ uint64_t swn_engines_due(const struct swn_serving *s);
 void swn_requests_admit(struct swn_serving *s, struct swn_job *job, uint64_t now_ns);
 /* Tells the engine what to run next, where it has time. */
 void swn_requests_run(struct swn_serving *s, unsigned engine, uint64_t now_ns);
+/* Ends what `queue.coming` began: engines run what has come meanwhile. */
+void swn_requests_have_come(struct swn_serving *s, uint64_t now_ns);
 void swn_requests_ran(struct swn_serving *s, unsigned engine, const struct swn_engine_message *m, uint64_t now_ns);
 void swn_requests_stored(struct swn_serving *s, const struct swn_engine_message *m, uint64_t now_ns);
 /* Nobody waits for it any more, or what it waits for does not come. */

@@ -115,6 +115,26 @@ def test_models_that_begin_alike_share_what_is_read(place):
     assert sorted(last[:2]) in ([2, 5], [3, 6]) and sorted(last) == [2, 3, 5, 6]
 
 
+def test_steps_that_start_together_are_chosen_among_together(place):
+    """The lane is idle when the ensemble comes; its first step is not the one that runs first, nor is the order foretold."""
+    repository(place.repo, slow="groups=2 missing=640", fast="groups=2 missing=1", middle="groups=2 missing=64")
+    ensemble(place.repo, "all", ["SLOW", "FAST", "MIDDLE"],
+             *((name, {"INPUT0": "IN"}, {"OUTPUT0": name.upper()}, "") for name in ("slow", "fast", "middle")))
+    place.go.touch()
+    with place.serve() as f:
+        f.ready()
+        for model in ("blocker", "slow", "fast", "middle"):  # nothing is known of a model's groups before it has run
+            assert f.infer(model, BODY)[0] == 200
+        before = len(place.told())
+        answer = f.infer("all", body_of(tensor(VALUES, "IN")))
+        assert outputs(answer) == {"SLOW": VALUES, "FAST": VALUES, "MIDDLE": VALUES}
+    told = place.told()[before:]
+    numbers = list(dict.fromkeys(model for (model, _), _ in told))
+    slow, fast, middle = (next(model for (model, _), _ in place.told()[at:]) for at in (0, 2, 4))
+    assert numbers == [fast, middle, slow], told
+    assert list(dict.fromkeys(model for model, _ in told[0][1])) == numbers, told[0]
+
+
 def test_without_batches_each_request_runs_to_its_end(place):
     repository(place.repo, m="groups=3 missing=64")
     with place.serve("--policy", "no-batch") as f:
