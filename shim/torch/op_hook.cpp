@@ -406,6 +406,20 @@ bool never_refused(const at::Tensor &self, const at::Tensor &source)
     return !share_memory(self, source) && same_bytes(self, source) && copies(self.scalar_type());
 }
 
+// Whether the tensor is the operator's argument i, where that lay when the operator began. Code of the program's may
+// run between an operator and its kernel (dispatch modes, kernels that were registered late), and may give the kernel
+// other tensors, or the same tensor other memory.
+bool is_argument(const swn_op &op, unsigned i, const at::Tensor &tensor)
+{
+    if (i >= op.n || !plain(tensor))
+        return false;
+    const swn_arg &arg = op.args[i];
+    auto data = reinterpret_cast<uintptr_t>(tensor.storage().data_ptr().get());
+    size_t first = static_cast<size_t>(tensor.storage_offset()) * tensor.itemsize();
+    return arg.mapped ? arg.data == data + first && arg.bytes == extent(tensor)
+                      : arg.data == data && arg.bytes == tensor.storage().nbytes() && arg.from == first;
+}
+
 // Announces copies to a tensor that is overwritten, before PyTorch's own kernel: the checks before that have been made.
 // The engine may do a copy of the same bytes by mapping them.
 at::Tensor &copy_kernel(at::Tensor &self, const at::Tensor &source, bool non_blocking)
@@ -413,7 +427,8 @@ at::Tensor &copy_kernel(at::Tensor &self, const at::Tensor &source, bool non_blo
     Thread &t = ::self();
     if (!t.waiting || t.waiting != self.unsafeGetTensorImpl())
         return at::native::copy_(self, source, non_blocking);
-    t.op.copies = t.op.n == 2 && never_refused(self, source);
+    t.op.copies =
+        t.op.n == 2 && is_argument(t.op, 0, self) && is_argument(t.op, 1, source) && never_refused(self, source);
     swn_announce(self);
     if (t.op.skip)
         return self;
@@ -747,6 +762,8 @@ void swn_announce(const at::Tensor &self)
     if (!t.waiting || t.waiting != self.unsafeGetTensorImpl())
         return;
     t.waiting = nullptr;
+    if (!is_argument(t.op, 0, self))
+        return;
     t.op.asks = swn_simple(self, self.scalar_type());
     announce(t);
 }

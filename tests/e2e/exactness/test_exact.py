@@ -30,6 +30,13 @@ def test_refused_overwrite(torch):
     assert run.stats["spilled_bytes"] > 0, run.describe()
 
 
+@pytest.mark.by_turns
+def test_copy_that_a_dispatch_mode_changes(torch):
+    """The kernel of an operator need not get what the operator got."""
+    _, run = both(torch, "overwritten", "rerouted", budget=32)
+    assert run.stats["spilled_bytes"] > 0, run.describe()
+
+
 @pytest.mark.forked
 @pytest.mark.parametrize("how", ["copied", "filled"])
 def test_reader_of_what_is_overwritten(torch, how):

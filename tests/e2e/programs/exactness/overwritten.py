@@ -1,7 +1,9 @@
 """Tensors that are overwritten from end to end while they are on the disk: overwritten.py OUT SCENARIO."""
+import os
 import threading
 
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from _record import begin
 
@@ -43,6 +45,40 @@ def refused():
         del junk
 
 
+def rerouted():
+    """A dispatch mode comes between copy_ and its kernel: it gives the kernel another source, or the target other memory."""
+    class Scales(TorchDispatchMode):
+        def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+            if function is torch.ops.aten.copy_.default:
+                args = args[0], args[1] * 2
+            return function(*args, **(kwargs or {}))
+
+    class Moves(TorchDispatchMode):
+        def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+            if function is torch.ops.aten.copy_.default:
+                args[0].set_(torch.empty(1024, 1024))
+            return function(*args, **(kwargs or {}))
+
+    path = record.path + ".pt"
+    torch.save([torch.randn(1024, 1024) for _ in range(10)], path)
+    for mode in Scales, Moves:
+        sources = torch.load(path)
+        targets = [torch.zeros(1024, 1024) for _ in sources]
+        others = [target.detach() for target in targets]
+        for other in others:
+            other.add_(1)
+        del other
+        junk = pressure()
+        for target, source in zip(targets, sources):
+            with mode():
+                target.copy_(source)
+        del junk
+        for name, tensors in {"targets": targets, "others": others}.items():
+            for i, tensor in enumerate(tensors):
+                record.data(f"{mode.__name__} {name} {i}", bytes_of(tensor))
+    os.unlink(path)
+
+
 def looked_at(write):
     """Another thread's reader sees old or new numbers, never others."""
     weight = torch.full((1024, 2048), 1.0)
@@ -65,7 +101,7 @@ def looked_at(write):
 
 
 both = [torch.full((1024, 2048), 1.0), torch.full((1024, 2048), 2.0)]
-{"refused": refused,
+{"refused": refused, "rerouted": rerouted,
  "copied": lambda: looked_at(lambda weight, number: weight.copy_(both[int(number) - 1])),
  "filled": lambda: looked_at(lambda weight, number: weight.fill_(number))}[scenario]()
 record.save()
