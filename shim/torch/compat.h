@@ -12,6 +12,12 @@
 #define SWN_TORCH_AT_LEAST(major, minor)                                                                               \
     (TORCH_VERSION_MAJOR > (major) || (TORCH_VERSION_MAJOR == (major) && TORCH_VERSION_MINOR >= (minor)))
 
+#if SWN_TORCH_AT_LEAST(2, 3)
+#include <c10/core/impl/COW.h>
+#elif SWN_TORCH_AT_LEAST(2, 2)
+#include <c10/core/impl/cow/COW.h>
+#endif
+
 // What is optional in the declarations of operators.
 #if SWN_TORCH_AT_LEAST(2, 2)
 template <typename T> using swn_optional = std::optional<T>;
@@ -50,6 +56,19 @@ inline bool swn_allows_nnpack(const at::Context &context)
 // Tensor::is_pinned() has a kernel for each device, behind one at this key which chooses it; without, it asks all
 // devices.
 #define SWN_PINNED_BY_DEVICE (!SWN_TORCH_AT_LEAST(2, 5))
+
+// Whether other storages may lie at the storage's address (Tensor._lazy_clone): a kernel that writes to it gives it
+// memory of its own first.
+inline bool swn_copied_on_write(const c10::Storage &storage)
+{
+#if SWN_TORCH_AT_LEAST(2, 2)
+    return c10::impl::cow::is_cow_data_ptr(storage.data_ptr());
+#else
+    (void)storage;
+    return false;
+#endif
+}
+
 // A device's allocator has an interface that does not depend on the device, with its counters.
 #define SWN_HAS_DEVICE_ALLOCATOR SWN_TORCH_AT_LEAST(2, 9)
 // at::kUInt16, at::kUInt32 and at::kUInt64.

@@ -440,13 +440,15 @@ at::Tensor &copy_kernel(at::Tensor &self, const at::Tensor &source, bool non_blo
 
 using Inputs = c10::ArrayRef<const c10::IValue>;
 
-// Whether the operator overwrites all of a CPU tensor's storage, unless it is refused.
+// Whether the operator overwrites all of a CPU tensor's storage, unless it is refused. What is copied on write is
+// written elsewhere, and the bytes at its address stay another tensor's.
 bool overwrites(const Operator &op, Inputs inputs)
 {
     if (!(op.whole_copy || op.fills) || !inputs[0].isTensor() || !plain(inputs[0].toTensor()))
         return false;
     const at::Tensor &to = inputs[0].toTensor();
-    return to.is_contiguous() && to.storage_offset() == 0 && to.nbytes() == to.storage().nbytes();
+    return to.is_contiguous() && to.storage_offset() == 0 && to.nbytes() == to.storage().nbytes() &&
+           !swn_copied_on_write(to.storage());
 }
 
 // Whether the operator's kernel, which comes before PyTorch's own, is to announce it.

@@ -120,7 +120,8 @@ bool keeps_all(const at::Tensor &self, swn_optional<at::ScalarType> dtype, swn_o
 // How a copy that keeps everything reaches the device.
 swn_way takes(const at::Tensor &self, c10::Device device)
 {
-    if (given_up || device.type() != device_type || !self.is_cpu() || !is_plain(self) || !self.numel())
+    if (given_up || device.type() != device_type || !self.is_cpu() || !is_plain(self) || !self.numel() ||
+        swn_copied_on_write(self.storage()))
         return SWN_WAY_COPY;
     return way_of(self, device, self.requires_grad() && self.is_leaf());
 }

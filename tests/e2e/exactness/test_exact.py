@@ -30,6 +30,13 @@ def test_refused_overwrite(torch):
     assert run.stats["spilled_bytes"] > 0, run.describe()
 
 
+@pytest.mark.forked
+def test_overwrite_of_a_lazy_clone(torch213):
+    """It lies at another tensor's address until it is written, and is then written elsewhere."""
+    _, run = both(torch213, "overwritten", "shared", budget=32)
+    assert run.stats["spilled_bytes"] > 0, run.describe()
+
+
 @pytest.mark.by_turns
 def test_copy_that_a_dispatch_mode_changes(torch):
     """The kernel of an operator need not get what the operator got."""

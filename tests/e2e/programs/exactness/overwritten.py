@@ -45,6 +45,24 @@ def refused():
         del junk
 
 
+def shared():
+    """A tensor that lies at another's address until one of them is written (PyTorch 2.3) leaves the other as it is."""
+    writes = {"copied": lambda tensor: tensor.copy_(source), "zeroed": lambda tensor: tensor.zero_(),
+              "normal": lambda tensor: tensor.normal_(), "scaled": lambda tensor: tensor.mul_(2)}
+    source = torch.randn(1024, 1024)
+    for name, write in writes.items():
+        for order in ("clone", "original"):
+            original = torch.randn(1024, 1024)
+            clone = torch._lazy_clone(original)
+            written, other = (clone, original) if order == "clone" else (original, clone)
+            junk = pressure()
+            write(written)
+            for tensor in junk:
+                tensor.add_(0)
+            record.data(f"{name} {order}", bytes_of(written))
+            record.data(f"{name} {order} other", bytes_of(other))
+
+
 def rerouted():
     """A dispatch mode comes between copy_ and its kernel: it gives the kernel another source, or the target other memory."""
     class Scales(TorchDispatchMode):
@@ -101,7 +119,7 @@ def looked_at(write):
 
 
 both = [torch.full((1024, 2048), 1.0), torch.full((1024, 2048), 2.0)]
-{"refused": refused, "rerouted": rerouted,
+{"refused": refused, "shared": shared, "rerouted": rerouted,
  "copied": lambda: looked_at(lambda weight, number: weight.copy_(both[int(number) - 1])),
  "filled": lambda: looked_at(lambda weight, number: weight.fill_(number))}[scenario]()
 record.save()
