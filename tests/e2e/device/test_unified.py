@@ -101,6 +101,10 @@ def test_writer_waits_for_a_device_that_still_reads(torch113):
     assert run.stats["unified_elided_bytes"] > 0 and run.own_lines() == [], run.describe()
 
 
+def test_lazy_clone_is_copied(torch213):
+    both(torch213, "lazy_clone", device="orin")
+
+
 @pytest.mark.parametrize("kernel, operator, who", [("7", "0", "the device"), ("0", "7", "an operator of another thread")])
 def test_kernel_without_an_end_ends_the_program(torch213, kernel, operator, who):
     """What does not come to an end, as far as one can tell, ends the program, and is no wrong result."""

@@ -133,6 +133,20 @@ def writes():
     record.tensor("seen.device", there.cpu())
 
 
+def lazy_clone():
+    """A tensor and its lazy clone share their bytes until one of them is written; the device's share neither's then."""
+    other = nn.Parameter(torch.randn(WIDTH, WIDTH)).to(device)
+    for moves in "tensor", "clone":
+        tensor = nn.Parameter(torch.randn(WIDTH, WIDTH))
+        clone = torch._lazy_clone(tensor)
+        there = (tensor if moves == "tensor" else clone).to(device)
+        standin.wait()
+        clone.mul_(2)
+        for name, t in {"tensor": tensor, "clone": clone, "there": there}.items():
+            record.tensor(f"{moves} {name}", t.cpu())
+    record.tensor("other", other.cpu())
+
+
 def pinned():
     """What pin_memory() returns is a copy, whatever the driver knows of the weight."""
     for how, same in {"itself": lambda w: w.detach(), "numpy": lambda w: torch.from_numpy(w.detach().numpy()),
