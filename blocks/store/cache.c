@@ -131,6 +131,15 @@ int swn_cache_need(const struct swn_checkpoint *c, const struct swn_store_opts *
     return rc;
 }
 
+/* Builds that run at the same time make room before any of their stores is there: whichever ends last makes it again.
+ */
+static void keep_to_cap(const struct swn_store *s, const struct swn_io *io, const char *dir,
+                        const struct swn_cache_limits *limits)
+{
+    char unused[SWN_ERRMSG];
+    swn_cache_trim(io, dir, limits, s->total_bytes, strrchr(s->path, '/') + 1, unused);
+}
+
 int swn_cache_build(struct swn_store **out, const struct swn_io *io, const char *dir,
                     const struct swn_cache_limits *limits, const struct swn_checkpoint *c,
                     const struct swn_store_opts *opts, char why[SWN_ERRMSG])
@@ -161,5 +170,9 @@ int swn_cache_build(struct swn_store **out, const struct swn_io *io, const char 
     if ((rc == -ENOSPC || rc == -EDQUOT) && swn_cache_drop_stale(io, dir, limits))
         rc = swn_store_build(c, io, path, &own, why);
     /* Another process may have removed the store already, to make room for its own. */
-    return rc ? rc : swn_store_open(out, io, path, why);
+    if (!rc)
+        rc = swn_store_open(out, io, path, why);
+    if (!rc && limits->cache_limit_bytes)
+        keep_to_cap(*out, io, dir, limits);
+    return rc;
 }

@@ -700,6 +700,34 @@ static void mismatch_is_read_twice(void **state)
     close(fd);
 }
 
+static int meanwhile; /* a file whose store another process builds while one is being built; -1: none */
+
+static int build_another(void *ctx, int fd, int mode, uint64_t off, uint64_t len)
+{
+    int other = meanwhile;
+    meanwhile = -1;
+    if (other >= 0)
+        assert_int_equal(try_build(other, "two", STORE_BYTES), 0);
+    return swn_io_sys.fallocate(ctx, fd, mode, off, len);
+}
+
+/* Each of the two made room before the other's store was there. */
+static void builds_side_by_side_keep_to_the_cap(void **state)
+{
+    (void)state;
+    int one = make_file("one", 1);
+    meanwhile = make_file("two", 2);
+    int two = meanwhile;
+    fault.io.fallocate = build_another;
+    assert_int_equal(try_build(one, "one", STORE_BYTES), 0);
+    assert_int_equal(meanwhile, -1);
+    assert_int_equal(stores(), 1);
+    assert_int_equal(found(one), 0);
+    assert_int_equal(found(two), -ENOENT);
+    close(one);
+    close(two);
+}
+
 static size_t room; /* stores for which the disk has room */
 
 static int full_disk(void *ctx, int fd, int mode, uint64_t off, uint64_t len)
@@ -750,6 +778,7 @@ int main(void)
         TEST(changed_files_are_others),
         TEST(wrong_name),
         TEST(cap),
+        TEST(builds_side_by_side_keep_to_the_cap),
         TEST(some_are_kept),
         TEST(nothing_beside_nothing),
         TEST(directories_of_others),
