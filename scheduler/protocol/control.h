@@ -65,4 +65,15 @@ int swn_control_query(const char *socket_path, const char *op, char **json_out);
  * NULL: not wanted. */
 int swn_control_ask(const char *socket_path, const char *request, size_t most, uid_t *uid, char **json_out);
 
+struct swn_control_call {
+    const char *path; /* of the socket */
+    int rc;           /* of swn_control_ask, and what it gives */
+    uid_t uid;
+    char *answer;
+};
+
+/* swn_control_ask of `count` sockets at once: all together take no longer than the slowest, which has
+ * SWN_CONTROL_TIMEOUT_MS. The request is short, as for status. */
+void swn_control_ask_all(struct swn_control_call *calls, size_t count, const char *request, size_t most);
+
 #endif

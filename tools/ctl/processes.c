@@ -7,6 +7,7 @@
 #include <inttypes.h>
 #include <jansson.h>
 #include <limits.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -74,48 +75,68 @@ static json_t *entry(json_t *answer)
     return e;
 }
 
-/* A process that ends during the request closes the connection. A second request then finds it gone, or shows that it
- * closed for another reason. */
-static int query(const char *path, uid_t *uid, char **text)
-{
-    static const char status[] = "{\"op\":\"status\"}";
-    int rc = swn_control_ask(path, status, ANSWER_MOST, uid, text);
-    return rc == -ECONNRESET || rc == -EPIPE || rc == -EPROTO ? swn_control_ask(path, status, ANSWER_MOST, uid, text)
-                                                              : rc;
-}
-
 static json_int_t pid_of(const json_t *process)
 {
     return json_integer_value(json_object_get(process, "pid"));
 }
 
+static void note(const struct ctl_filter *r, const char *pid, enum ctl_seen seen)
+{
+    for (int i = 0; r->seen && i < r->pid_count; i++)
+        if (strcmp(r->pids[i], pid) == 0 && r->seen[i] < (char)seen)
+            r->seen[i] = (char)seen;
+}
+
+/* Prints why a process that is there does not show itself. */
+__attribute__((format(printf, 3, 4))) static void complain(const struct ctl_filter *r, const char *pid,
+                                                           const char *format, ...)
+{
+    char text[256];
+    va_list ap;
+    va_start(ap, format);
+    vsnprintf(text, sizeof text, format, ap);
+    va_end(ap);
+    swn_cli_error("%s", text);
+    note(r, pid, CTL_SILENT);
+}
+
 static void add(const struct ctl_filter *r, json_t *processes, json_t *e, const char *pid)
 {
     json_array_append_new(processes, e);
-    for (int i = 0; r->answered && i < r->pid_count; i++)
-        r->answered[i] |= strcmp(r->pids[i], pid) == 0;
+    note(r, pid, CTL_ANSWERED);
+}
+
+static const char status[] = "{\"op\":\"status\"}";
+
+/* A process whose socket is there. */
+struct asked {
+    char pid[16], path[PATH_MAX];
+};
+
+/* A process that ends during the request closes the connection. A second request then finds it gone, or shows that it
+ * closed for another reason. */
+static void ask_again(struct swn_control_call *call)
+{
+    if (call->rc == -ECONNRESET || call->rc == -EPIPE || call->rc == -EPROTO)
+        call->rc = swn_control_ask(call->path, status, ANSWER_MOST, &call->uid, &call->answer);
 }
 
 /* Programs of other users are there for those who name them only. */
-static void ask(const struct ctl_filter *r, json_t *processes, const char *path, const char *pid)
+static void take(const struct ctl_filter *r, json_t *processes, struct swn_control_call *call, const char *pid)
 {
-    char *text = NULL;
-    uid_t uid = (uid_t)-1;
-    int rc = query(path, &uid, &text);
-    if (rc == 0 && !ctl_trusts(uid, pid))
-        rc = -EPERM;
+    ask_again(call);
+    int rc = call->rc == 0 && !ctl_trusts(call->uid, pid) ? -EPERM : call->rc;
     int is_anothers = rc == -EACCES || rc == -EPERM, is_gone = rc == -ECONNREFUSED || rc == -ENOENT;
-    json_t *answer = rc == 0 ? json_loads(text, JSON_REJECT_DUPLICATES, NULL) : NULL;
+    json_t *answer = rc == 0 ? json_loads(call->answer, JSON_REJECT_DUPLICATES, NULL) : NULL;
     int is_its = json_integer_value(json_object_get(answer, "schema")) == 1 && pid_of(answer) == atoll(pid);
     json_t *e = is_its ? entry(answer) : NULL;
     if (e)
         add(r, processes, e, pid);
     else if (rc && !is_gone && !(is_anothers && !r->pid_count))
-        swn_cli_error("process %s does not answer: %s", pid, strerror(-rc));
+        complain(r, pid, "process %s does not answer: %s", pid, strerror(-rc));
     else if (!rc)
-        swn_cli_error("process %s gives an answer this swapnetctl does not understand", pid);
+        complain(r, pid, "process %s gives an answer this swapnetctl does not understand", pid);
     json_decref(answer);
-    free(text);
 }
 
 /* 1 when no process was named or this one was. */
@@ -132,24 +153,57 @@ int ctl_is_pid(const char *text)
     return *text >= '1' && *text <= '9' && strspn(text, "0123456789") == strlen(text);
 }
 
+/* Whether a name in a directory of sockets is that of a process that is wanted; out->pid is its number then. */
+static int is_wanted(const struct ctl_filter *r, const char *name, struct asked *out)
+{
+    const char *dot = strstr(name, ".sock");
+    size_t len = dot ? (size_t)(dot - name) : 0;
+    if (!dot || dot[5] || len >= sizeof out->pid)
+        return 0;
+    memcpy(out->pid, name, len);
+    out->pid[len] = '\0';
+    return ctl_is_pid(out->pid) && wanted(r, out->pid);
+}
+
+/* The processes with a socket in the directory, for free(). */
+static struct asked *list(const struct ctl_filter *r, const char *directory, size_t *count)
+{
+    struct asked *all = NULL, one;
+    size_t room = 0;
+    DIR *d = opendir(directory);
+    *count = 0;
+    for (struct dirent *e; d && (e = readdir(d));) {
+        if (!is_wanted(r, e->d_name, &one) ||
+            snprintf(one.path, sizeof one.path, "%s/%s", directory, e->d_name) >= (int)sizeof one.path)
+            continue;
+        if (*count == room) {
+            struct asked *grown = realloc(all, (room = room ? 2 * room : 16) * sizeof *grown);
+            if (!grown)
+                break;
+            all = grown;
+        }
+        all[(*count)++] = one;
+    }
+    if (d)
+        closedir(d);
+    return all;
+}
+
 static void scan(const struct ctl_filter *r, json_t *processes, const char *directory)
 {
-    DIR *d = opendir(directory);
-    if (!d)
-        return;
-    for (struct dirent *e = readdir(d); e; e = readdir(d)) {
-        char path[PATH_MAX], pid[16];
-        const char *dot = strstr(e->d_name, ".sock");
-        size_t len = dot ? (size_t)(dot - e->d_name) : 0;
-        if (!dot || dot[5] || len >= sizeof(pid))
-            continue;
-        memcpy(pid, e->d_name, len);
-        pid[len] = '\0';
-        int n = snprintf(path, sizeof(path), "%s/%s", directory, e->d_name);
-        if (ctl_is_pid(pid) && wanted(r, pid) && n > 0 && (size_t)n < sizeof(path))
-            ask(r, processes, path, pid);
+    size_t count;
+    struct asked *all = list(r, directory, &count);
+    struct swn_control_call *calls = calloc(count + 1, sizeof *calls);
+    for (size_t i = 0; calls && i < count; i++)
+        calls[i].path = all[i].path;
+    if (calls)
+        swn_control_ask_all(calls, count, status, ANSWER_MOST);
+    for (size_t i = 0; calls && i < count; i++) {
+        take(r, processes, &calls[i], all[i].pid);
+        free(calls[i].answer);
     }
-    closedir(d);
+    free(calls);
+    free(all);
 }
 
 static int by_pid(const void *a, const void *b)

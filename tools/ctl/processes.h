@@ -8,9 +8,11 @@
 struct ctl_filter {
     char **pids;   /* as given, each a positive number */
     int pid_count; /* 0: all */
-    /* For each of pids, set to 1 by ctl_collect when the process itself answers; NULL: not wanted. */
-    char *answered;
+    char *seen;    /* for each of pids, what ctl_collect has seen of it (enum ctl_seen); NULL: not wanted */
 };
+
+/* SILENT: it is there, and why it has not answered was printed. */
+enum ctl_seen { CTL_UNSEEN, CTL_SILENT, CTL_ANSWERED };
 
 /* 1 when `text` is a process number. */
 int ctl_is_pid(const char *text);

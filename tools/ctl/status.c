@@ -38,11 +38,11 @@ static int all_found(const struct request *r, json_t *processes)
         int found = 0;
         json_array_foreach(processes, k, process) found |=
             json_integer_value(json_object_get(process, "pid")) == atoll(r->filter.pids[i]);
-        if (!found)
+        if (!found && r->filter.seen[i] == CTL_UNSEEN)
             swn_cli_error("no swapnet process %s", r->filter.pids[i]);
-        else if (!r->filter.answered[i])
+        else if (found && r->filter.seen[i] != CTL_ANSWERED)
             swn_cli_error("process %s is shown as swapnetd sees it", r->filter.pids[i]);
-        all &= r->filter.answered[i];
+        all &= r->filter.seen[i] == CTL_ANSWERED;
     }
     return all;
 }
@@ -53,8 +53,8 @@ int ctl_status(int argc, char **argv)
     int rc = take_options(&r, argc, argv);
     if (rc)
         return rc == 1 ? SWN_CLI_OK : SWN_CLI_USAGE;
-    r.filter.answered = calloc((size_t)r.filter.pid_count + 1, 1);
-    if (!r.filter.answered) {
+    r.filter.seen = calloc((size_t)r.filter.pid_count + 1, 1);
+    if (!r.filter.seen) {
         swn_cli_error("no memory");
         return SWN_CLI_FAILURE;
     }
@@ -62,6 +62,6 @@ int ctl_status(int argc, char **argv)
     ctl_print(root, r.format);
     rc = all_found(&r, json_object_get(root, "processes")) ? SWN_CLI_OK : SWN_CLI_FAILURE;
     json_decref(root);
-    free(r.filter.answered);
+    free(r.filter.seen);
     return rc;
 }

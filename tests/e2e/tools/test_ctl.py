@@ -492,7 +492,8 @@ def test_status_of_one_that_is_stopped(runtime):
     assert result.returncode == 0
     assert [p["pid"] for p in ours(json.loads(result.stdout), 900001, 900002)] == [900002]
     assert "process 900001 does not answer" in result.stderr
-    assert status(runtime, "900001", impatient=True).returncode == 1
+    result = status(runtime, "900001", impatient=True)
+    assert result.returncode == 1 and result.stderr.count("\n") == 1 and "process 900001 does not answer" in result.stderr
     silent.socket.close()
 
 

@@ -15,9 +15,11 @@
 #include <fcntl.h>
 #include <jansson.h>
 #include <limits.h>
+#include <pthread.h>
 #include <signal.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -585,6 +587,73 @@ static void set_by_one_that_has_left(void **state)
     close(held[1]);
 }
 
+#define LISTENERS 3
+
+struct listener {
+    char path[128];
+    int fd;
+};
+
+/* Answers only once all of them have been asked; the second with many bytes. NULL: all went well. */
+static void *answer_together(void *arg)
+{
+    struct listener *l = arg;
+    int fd[LISTENERS];
+    static char buf[100000];
+    for (int i = 0; i < LISTENERS; i++) {
+        fd[i] = accept4(l[i].fd, NULL, NULL, SOCK_CLOEXEC);
+        if (fd[i] < 0 || recv(fd[i], buf, sizeof buf, 0) <= 0 || strncmp(buf, "{\"op\":\"status\"}\n", 16) != 0)
+            return l;
+    }
+    memset(buf, 'x', sizeof buf);
+    for (int i = 0; i < LISTENERS; i++) {
+        size_t length = i == 1 ? sizeof buf : (size_t)snprintf(buf, sizeof buf, "answer %d", i);
+        ssize_t sent = send(fd[i], buf, length, MSG_NOSIGNAL);
+        if (sent != (ssize_t)length || send(fd[i], "\n", 1, MSG_NOSIGNAL) != 1)
+            return l;
+        close(fd[i]);
+        memset(buf, 'x', sizeof buf);
+    }
+    return NULL;
+}
+
+/* One after the other, each would wait for those behind it in vain. */
+static void all_are_asked_at_once(void **state)
+{
+    (void)state;
+    static struct listener l[LISTENERS];
+    struct swn_control_call calls[LISTENERS + 1];
+    pthread_t thread;
+    for (int i = 0; i < LISTENERS; i++) {
+        struct sockaddr_un sa;
+        snprintf(l[i].path, sizeof l[i].path, "%s/%d.sock", base, i);
+        assert_int_equal(swn_control_address(&sa, l[i].path), 0);
+        l[i].fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        assert_int_equal(bind(l[i].fd, (const struct sockaddr *)&sa, sizeof sa), 0);
+        assert_int_equal(listen(l[i].fd, 1), 0);
+        calls[i].path = l[i].path;
+    }
+    calls[LISTENERS].path = "/nonexistent/socket";
+    assert_int_equal(pthread_create(&thread, NULL, answer_together, l), 0);
+    swn_control_ask_all(calls, LISTENERS + 1, "{\"op\":\"status\"}", 1 << 20);
+    void *failed;
+    assert_int_equal(pthread_join(thread, &failed), 0);
+    assert_null(failed);
+    for (int i = 0; i < LISTENERS; i++) {
+        assert_int_equal(calls[i].rc, 0);
+        assert_int_equal(calls[i].uid, geteuid());
+        close(l[i].fd);
+        unlink(l[i].path);
+    }
+    assert_string_equal(calls[0].answer, "answer 0");
+    assert_int_equal(strlen(calls[1].answer), 100000);
+    assert_string_equal(calls[2].answer, "answer 2");
+    for (int i = 0; i < LISTENERS; i++)
+        free(calls[i].answer);
+    assert_int_equal(calls[LISTENERS].rc, -ENOENT);
+    assert_null(calls[LISTENERS].answer);
+}
+
 #define WITH_CONTROL(f) cmocka_unit_test_setup_teardown(f, make_control, remove_base)
 #define WITHOUT(f) cmocka_unit_test_setup_teardown(f, make_base, remove_base)
 
@@ -606,6 +675,7 @@ int main(void)
         WITHOUT(directories),
         WITH_CONTROL(other_users),
         WITHOUT(silent_server),
+        WITHOUT(all_are_asked_at_once),
         WITHOUT(document_of_its_own),
         WITHOUT(set_by_one_that_has_left),
     };
