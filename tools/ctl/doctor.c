@@ -2,6 +2,7 @@
  * and what to change. tools/doctor looks and judges; here is what is printed. */
 #define _GNU_SOURCE
 #include <jansson.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -97,10 +98,12 @@ int ctl_doctor(int argc, char **argv)
         return rc == 1 ? SWN_CLI_OK : SWN_CLI_USAGE;
     const char *python = ctl_python(optind < argc ? argv[optind] : NULL);
     snprintf(facts.python.command, sizeof facts.python.command, "%s", python);
+    void (*before)(int) = signal(SIGXFSZ, SIG_IGN); /* a file beyond RLIMIT_FSIZE is a finding, and not the end */
     doctor_look_at_library(&facts.library, "", getenv("SWAPNET_LIBRARY"), getenv("LD_PRELOAD"));
     doctor_look_at_kernel(&facts.kernel, "");
     doctor_look_at_store(&facts.store, &swn_io_sys, "", environ);
     doctor_look_at_memory(&facts.memory, "");
+    signal(SIGXFSZ, before); /* for the interpreter */
     doctor_look_at_python(&facts.python, &facts.library);
     doctor_judge(&facts, &report);
     if (format == SWN_CLI_TABLE)

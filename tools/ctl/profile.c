@@ -239,6 +239,7 @@ static int finish(const struct options *o, int status)
 {
     struct swn_profile *p;
     char why[SWN_PROFILE_WHY];
+    signal(SIGXFSZ, SIG_IGN); /* a write beyond RLIMIT_FSIZE fails, and the command says so */
     int rc = swn_profile_load(&p, o->made, why);
     if (rc == -ENOENT)
         say_why_none(status);

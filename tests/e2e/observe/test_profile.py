@@ -157,6 +157,12 @@ def test_exit_codes(disk):
     assert "budget" in run(CTL, "profile", "--disk", "-b", "64M", code=125).stderr
 
 
+def test_limit_of_files(disk):
+    """What is measured with is larger, and the limit's signal would end the command."""
+    said = run("bash", "-c", f"ulimit -f 1000; exec '{CTL}' profile --disk -s '{disk}/store'", code=1).stderr
+    assert "File too large" in said
+
+
 def test_all_of_the_memory(disk):
     """Unless the user says otherwise: a daemon's lease would make it stream."""
     for options, env, said in (((), {}, ["off"]), (("-b", "64M"), {}, []), ((), {"SWAPNET_BUDGET": "64M"}, [])):

@@ -142,6 +142,14 @@ def test_limits(tmp_path):
     assert found["limits"]["level"] == "note" and "4096.0 MiB (RLIMIT_AS)" in found["limits"]["text"]
 
 
+def test_limit_of_files(tmp_path):
+    """It makes files of up to 2 MiB itself, and the limit's signal would end it."""
+    def limit():
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, resource.RLIM_INFINITY))
+    _, found = doctor(tmp_path, break_it=limit)
+    assert found["limits"]["level"] == "note" and "1.0 MiB (RLIMIT_FSIZE)" in found["limits"]["text"]
+
+
 @pytest.mark.parametrize("library, part", [("/nonexistent/libswapnet.so", "No such file"), (__file__, "no shared library")])
 def test_library_that_is_none(tmp_path, library, part):
     code, found = doctor(tmp_path, env={"SWAPNET_LIBRARY": library})
