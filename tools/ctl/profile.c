@@ -219,6 +219,30 @@ static void leave_place(const struct options *o)
         swn_cli_error("cannot remove %s: %s", o->directory, strerror(errno));
 }
 
+static const struct options *placed; /* whose directory there is */
+
+/* Whoever sees the exit status sees which signal it was. */
+static void leave_early(int signal_number)
+{
+    unlink(placed->made);
+    rmdir(placed->directory);
+    signal(signal_number, SIG_DFL);
+    raise(signal_number);
+}
+
+/* Before and after the command runs, which ctl_run_child passes signals on to. Ignored signals stay so, as under nohup.
+ */
+static void leave_place_when_ended(const struct options *o)
+{
+    static const int endings[] = {SIGINT, SIGTERM, SIGHUP};
+    struct sigaction action = {.sa_handler = leave_early}, before;
+    sigfillset(&action.sa_mask);
+    placed = o;
+    for (size_t i = 0; i < sizeof endings / sizeof *endings; i++)
+        if (!sigaction(endings[i], NULL, &before) && before.sa_handler != SIG_IGN)
+            sigaction(endings[i], &action, NULL);
+}
+
 /* A profile is written when a program ends in the ordinary way. */
 static void say_why_none(int status)
 {
@@ -286,6 +310,7 @@ int ctl_profile(int argc, char **argv)
     o.output = o.output ? o.output : DEFAULT_OUTPUT;
     if (make_place(&o))
         return CTL_RUN_FAILED;
+    leave_place_when_ended(&o);
     rc = setenv("SWAPNET_PROFILE", o.made, 1) ? -errno : default_budget();
     if (!rc)
         rc = ctl_run_child(o.command, o.count, NULL);

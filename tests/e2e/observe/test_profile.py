@@ -1,11 +1,14 @@
 """Profiles and plans: what `swapnetctl profile` measures of real programs, and what the planners make of it."""
 import csv
+import fcntl
 import io
 import json
 import os
 import pathlib
 import random
+import signal
 import subprocess
+import time
 
 import pytest
 
@@ -161,6 +164,25 @@ def test_limit_of_files(disk):
     """What is measured with is larger, and the limit's signal would end the command."""
     said = run("bash", "-c", f"ulimit -f 1000; exec '{CTL}' profile --disk -s '{disk}/store'", code=1).stderr
     assert "File too large" in said
+
+
+@pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM])
+def test_leaves_nothing_when_it_is_ended(disk, example, ending):
+    """When the command has run, and nobody reads what is said of its profile."""
+    path = pathlib.Path(disk, "p.json")
+    reader, writer = os.pipe()
+    fcntl.fcntl(writer, fcntl.F_SETPIPE_SZ, 4096)
+    os.write(writer, b"x" * 4096)
+    with subprocess.Popen([CTL, "profile", "-o", path, "-s", f"{disk}/store", "--", "sh", "-c", f"cp '{example}' $SWAPNET_PROFILE"],
+                          env=harness.clean_env(), stdin=subprocess.DEVNULL, stderr=writer) as process:
+        while not path.exists():
+            assert process.poll() is None
+            time.sleep(0.01)
+        process.send_signal(ending)
+        assert process.wait(harness.HANG_S) == -ending
+    assert [name for name in os.listdir(disk) if name.startswith("p.json")] == ["p.json"]
+    os.close(reader)
+    os.close(writer)
 
 
 def test_all_of_the_memory(disk):
