@@ -96,7 +96,7 @@ int ctl_top(int argc, char **argv)
     struct sigaction act = {.sa_handler = stop}; /* no SA_RESTART: the sleep ends */
     sigaction(SIGINT, &act, NULL);
     sigaction(SIGTERM, &act, NULL);
-    for (long i = 0; !stopped && (!t.times || i < t.times); i++) {
+    for (long i = 0; !stopped && !ferror(stdout) && (!t.times || i < t.times); i++) {
         struct timespec wait = {.tv_sec = (time_t)t.delay_s,
                                 .tv_nsec = (long)((t.delay_s - (double)(time_t)t.delay_s) * 1e9)};
         if (i)

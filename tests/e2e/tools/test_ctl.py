@@ -581,6 +581,6 @@ def test_no_command():
 
 def test_output_that_cannot_be_written():
     with open("/dev/full", "w") as full:
-        for args in (("help",), ("status",), ("version",)):
+        for args in (("help",), ("status",), ("version",), ("top", "-n", "1000000000")):
             result = subprocess.run([CTL, *args], stdout=full, stderr=subprocess.PIPE, text=True, timeout=harness.HANG_S)
             assert result.returncode == 1 and "No space left" in result.stderr
