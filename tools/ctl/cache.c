@@ -172,7 +172,12 @@ static int set_cap(const struct request *r, const char *text)
 {
     uint64_t cap = 0;
     char why[SWN_ERRMSG] = "";
-    if (strcmp(text, "none") != 0 && (swn_parse_size(text, &cap) || !cap)) {
+    int wrong = strcmp(text, "none") ? swn_parse_size(text, &cap) : 0;
+    if (wrong == -ERANGE || cap > SWN_MEMORY_MOST_BYTES) {
+        swn_cli_error("cap '%s' is too large: it can be " SWN_MEMORY_MOST_TEXT " at most, or none", text);
+        return SWN_CLI_USAGE;
+    }
+    if (wrong || (!cap && strcmp(text, "none") != 0)) {
         swn_cli_error("cap '%s' is not a size: use e.g. 20G, or none", text);
         return SWN_CLI_USAGE;
     }

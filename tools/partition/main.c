@@ -2,6 +2,7 @@
  * tools/partition. */
 #include <errno.h>
 #include <signal.h>
+#include <string.h>
 #include <sys/resource.h>
 
 #include "tools/partition/partition_tool.h"
@@ -104,6 +105,13 @@ int part_exit_code(int err)
     default:
         return SWN_CLI_FAILURE;
     }
+}
+
+int part_cannot_cut(const char *path, int err)
+{
+    swn_cli_error("%s: cannot be cut into blocks: %s", path,
+                  err == -EINVAL ? "it has too many layers, or too many bytes" : strerror(-err));
+    return part_exit_code(err);
 }
 
 /* All shards of a checkpoint are open at once; it may have more than the 1,024 files that are allowed unasked. */

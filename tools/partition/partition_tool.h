@@ -25,6 +25,8 @@ int part_extract(int argc, char **argv);
 
 /* The exit code for an -errno of the library. */
 int part_exit_code(int err);
+/* Prints why the model cannot be cut into blocks, by the error of swn_partition_model. The exit code. */
+int part_cannot_cut(const char *path, int err);
 
 /* Opens a store, or drafts the store that a checkpoint would make. *kind receives a static name of the kind. 0 or
  * -errno; an error was printed. */

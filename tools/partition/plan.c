@@ -110,8 +110,9 @@ static int make_plan(struct plan *p)
     p->minimum = swn_partition_minmax_budget(p->layer_bytes, layers);
     p->timed = !swn_model_lacks(&p->m);
     int rc = p->timed ? swn_partition_model(&p->sums, p->m.layers, layers, &p->m.c) : 0;
-    if (!rc)
-        rc = p->timed ? cut_by_time(p) : cut_by_memory(p);
+    if (rc)
+        return part_cannot_cut(p->path, rc);
+    rc = p->timed ? cut_by_time(p) : cut_by_memory(p);
     if (rc && rc != -ENOSPC)
         return no_memory();
     if (rc && p->wanted && p->minimum <= memory &&
@@ -259,7 +260,10 @@ static int take_option(struct plan *p, int *json, int opt, char **argv)
     switch (opt) {
     case 'b':
         rc = swn_parse_size(optarg, &p->budget_bytes);
-        if (rc || !p->budget_bytes) {
+        if (rc == -ERANGE || (!rc && p->budget_bytes > SWN_MEMORY_MOST_BYTES)) {
+            swn_cli_error("budget '%s' is too large: it can be " SWN_MEMORY_MOST_TEXT " at most", optarg);
+            rc = -EINVAL;
+        } else if (rc || !p->budget_bytes) {
             swn_cli_error("budget '%s' is not a size: use e.g. 256M or 2G", optarg);
             rc = -EINVAL;
         }

@@ -107,15 +107,14 @@ static int get_table(struct swn_table **out, const struct swn_model *m, const st
     return rc;
 }
 
-static int show(const struct swn_model *m, size_t blocks, int json)
+static int show(const struct swn_model *m, const char *path, size_t blocks, int json)
 {
     struct swn_part_model sums;
     struct swn_table *t;
-    if (swn_partition_model(&sums, m->layers, m->n, &m->c)) {
-        swn_cli_error("no memory");
-        return SWN_CLI_FAILURE;
-    }
-    int rc = get_table(&t, m, &sums);
+    int rc = swn_partition_model(&sums, m->layers, m->n, &m->c);
+    if (rc)
+        return part_cannot_cut(path, rc);
+    rc = get_table(&t, m, &sums);
     if (!rc) {
         if (json)
             print_json(t, blocks);
@@ -171,7 +170,7 @@ int part_table(int argc, char **argv)
         swn_cli_error("it is not known %s", lacks);
     if (swn_model_converted(&m, why))
         swn_cli_error("%s", why);
-    rc = lacks ? SWN_CLI_USAGE : show(&m, blocks, json);
+    rc = lacks ? SWN_CLI_USAGE : show(&m, argv[optind], blocks, json);
     swn_model_free(&m);
     return rc;
 }

@@ -207,6 +207,12 @@ def test_plan_says_why_it_cannot_cut(tmp_path):
     path.write_text(json.dumps({"schema": 1, "kind": "model", "name": "m", "other_bytes": 0, "layers": layers}))
     done = ctl("plan", "-t", "100G", path)
     assert done.returncode == 1 and done.stdout == "" and "cannot cut it into blocks: it has too many" in done.stderr, done
+    with_times = [layer | {"compute_s": 0.001} for layer in layers]
+    path.write_text(json.dumps({"schema": 1, "kind": "model", "name": "m", "other_bytes": 0, "layers": with_times,
+                                "coefficients": {"alpha_s_per_byte": 1e-9}}))
+    for command in (("plan", "-b", "100G"), ("table",)):
+        done = subprocess.run([CTL.parent / "swapnet-partition", *command, path], capture_output=True, text=True, timeout=harness.HANG_S)
+        assert done.returncode == 5 and done.stdout == "" and "cut into blocks: it has too many" in done.stderr, done
 
 
 # ---- status ----
@@ -562,6 +568,10 @@ def test_a_total_that_no_machine_has(total):
     """16777215T is the last that fits 64 bits; no message to swapnetd carries it."""
     assert fails(ctl("total", total), 2, f"total '{total}' is too large: it can be 4096T at most")
     assert fails(ctl("plan", "--total", total, "model.json"), 2, f"total '{total}' is too large")
+    assert fails(ctl("cache", "cap", total), 2, f"cap '{total}' is too large")
+    plan = subprocess.run([CTL.parent / "swapnet-partition", "plan", "-b", total, "model.json"], capture_output=True, text=True,
+                          timeout=harness.HANG_S)
+    assert plan.returncode == 2 and f"budget '{total}' is too large" in plan.stderr
     assert fails(ctl("set", "1", f"budget={total}"), 2, f"budget '{total}' is too large: it can be 4096T at most")
     refused = subprocess.run([CTL.parent / "swapnetd", "--total", total], capture_output=True, text=True, timeout=harness.HANG_S)
     assert refused.returncode == 2 and "use a size from 8M to 4096T" in refused.stderr
