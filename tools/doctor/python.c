@@ -27,11 +27,12 @@
 /* A torch.py in the working directory is not meant. */
 #define NOT_HERE "import sys\nsys.path[:] = [p for p in sys.path if p]\n"
 
-/* Importing PyTorch takes seconds; its version is in a file. */
+/* Importing PyTorch takes seconds; its version is in a file. A folder that an uninstalled one left is a package without
+ * an origin. */
 static const char ask[] =
     NOT_HERE "import importlib.util, os, re\n"
              "spec = importlib.util.find_spec('torch')\n"
-             "text = spec and open(os.path.join(os.path.dirname(spec.origin), 'version.py')).read()\n"
+             "text = spec and spec.origin and open(os.path.join(os.path.dirname(spec.origin), 'version.py')).read()\n"
              "found = text and re.search(r'''^__version__.*?['\"]([^'\"]+)''', text, re.M)\n"
              "print('\\nPyTorch', found[1] if found else '-')\n";
 

@@ -135,6 +135,16 @@ def test_no_huge_pages(tmp_path):
     assert found["huge pages"]["level"] == "slow" and "PR_SET_THP_DISABLE" in found["huge pages"]["advice"]
 
 
+def test_what_is_left_of_pytorch(tmp_path):
+    """A folder without code, as after `pip uninstall` of one that had files of its own made."""
+    (tmp_path / "site" / "torch" / "lib").mkdir(parents=True)
+    python = tmp_path / "python"
+    python.write_text(f'#!/bin/sh\nexec {PYTHON} -S "$@"\n')
+    python.chmod(0o755)
+    code, found = doctor(tmp_path / "store", python=python, env={"PYTHONPATH": str(tmp_path / "site")})
+    assert code == 1 and found["pytorch"]["text"] == f"{python} has no PyTorch"
+
+
 def test_limits(tmp_path):
     def limit():
         resource.setrlimit(resource.RLIMIT_AS, (4 << 30, resource.RLIM_INFINITY))
