@@ -102,6 +102,11 @@ static int take_spacing(struct plan *p, const char *value)
     return i < SWN_LANE_SPACINGS ? 0 : -EINVAL;
 }
 
+static int take_size(const char *value, uint64_t *out)
+{
+    return swn_parse_size(value, out) || !*out || *out > SWN_MEMORY_MOST_BYTES ? -EINVAL : 0;
+}
+
 static int take_option(struct plan *p, int opt, const char *value)
 {
     double seed = 0, turns = 0;
@@ -109,9 +114,9 @@ static int take_option(struct plan *p, int opt, const char *value)
     if (opt == 'f')
         p->from = value;
     else if (opt == 'b')
-        rc = swn_parse_size(value, &p->budget) || !p->budget ? -EINVAL : 0;
+        rc = take_size(value, &p->budget);
     else if (opt == OPT_DISK)
-        rc = swn_parse_size(value, &p->disk) || !p->disk ? -EINVAL : 0;
+        rc = take_size(value, &p->disk);
     else if (opt == 'd')
         rc = number(value, 0.001, 1e6, &p->seconds);
     else if (opt == OPT_SEED)

@@ -569,6 +569,7 @@ def test_a_total_that_no_machine_has(total):
     assert fails(ctl("total", total), 2, f"total '{total}' is too large: it can be 4096T at most")
     assert fails(ctl("plan", "--total", total, "model.json"), 2, f"total '{total}' is too large")
     assert fails(ctl("cache", "cap", total), 2, f"cap '{total}' is too large")
+    assert fails(ctl("serve", "plan", "--from", "models.json", "-b", total, "m,rate=1"), 2, f"'{total}' is not right")
     plan = subprocess.run([CTL.parent / "swapnet-partition", "plan", "-b", total, "model.json"], capture_output=True, text=True,
                           timeout=harness.HANG_S)
     assert plan.returncode == 2 and f"budget '{total}' is too large" in plan.stderr
