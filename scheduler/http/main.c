@@ -197,6 +197,7 @@ int main(int argc, char **argv)
     mallopt(M_ARENA_MAX, 2); /* threads of the HTTP side give back what others took */
     mallopt(M_TRIM_THRESHOLD, TRIM_BYTES);
     signal(SIGPIPE, SIG_IGN);
+    signal(SIGXFSZ, SIG_IGN); /* beyond RLIMIT_FSIZE a write fails, here and in engines, which inherit this */
     signal(SIGCHLD, SIG_DFL); /* inherited as ignored, the kernel would reap engines itself */
     allow_descriptors(&o);
     if (find_programs(&o, engine, library))

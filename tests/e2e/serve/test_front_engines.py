@@ -5,6 +5,7 @@ import ctypes
 import json
 import os
 import pathlib
+import resource
 import select
 import signal
 import socket
@@ -609,3 +610,12 @@ def test_what_is_missing_ends_it_for_good(tmp_path):
         done = subprocess.run([serve_front.SERVE, "--model-repository", repo, "--memory", "200M", "--http-port", "0", "--library", library],
                               capture_output=True, text=True, timeout=serve_front.PATIENCE_S, check=False)
         assert done.returncode == 3 and str(tmp_path / "none") in done.stderr, done
+
+
+def test_limit_of_files_is_said(tmp_path):
+    """The buffer that engines share counts as a file, and the limit's signal would end the server without a word."""
+    def limit():
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, resource.RLIM_INFINITY))
+    done = subprocess.run([serve_front.SERVE, "--model-repository", repository(tmp_path, echo=""), "--memory", "200M", "--http-port", "0",
+                           "--library", "none"], capture_output=True, text=True, timeout=serve_front.PATIENCE_S, check=False, preexec_fn=limit)
+    assert done.returncode == 3 and "File too large" in done.stderr, done
