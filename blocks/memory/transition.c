@@ -6,6 +6,9 @@
 #include <sched.h>
 #include <stdatomic.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
 
 #include "base/huge_pages.h"
 #include "blocks/memory/reserve.h"
@@ -87,13 +90,28 @@ int swn_transition_begin(struct swn_range *r)
     return err;
 }
 
+#define YIELDS 1000        /* the other one needs microseconds */
+#define TURNS_MOST 200000u /* half a minute */
+
+/* A real-time thread yields to its equals only, and where it has the processor the one that it waits for never runs: it
+ * has to sleep. Not by nanosleep, at which a thread may be cancelled. */
+static void let_others_run(unsigned turn)
+{
+    static const struct timespec moment = {.tv_nsec = 100000};
+    if (turn < YIELDS)
+        sched_yield();
+    else
+        syscall(SYS_nanosleep, &moment, NULL);
+}
+
 /* The handler's mprotect must not come late and undo the protection of the next transition, nor its EVICT_ABORTED
  * replace the state that comes next. */
 void swn_transition_stop(struct swn_range *r)
 {
     int now = SWN_EVICTING;
+    unsigned turn = 0;
     while (!atomic_compare_exchange_strong(&r->state, &now, SWN_EVICT_COMMIT) && now == SWN_EVICT_ABORTING) {
-        sched_yield();
+        let_others_run(turn++);
         now = SWN_EVICTING;
     }
 }
@@ -129,7 +147,7 @@ int swn_residency_trap(struct swn_residency *s, uintptr_t addr)
     if (!r)
         return 0;
     int waited = 0;
-    for (unsigned spins = 0; spins < 20000000; spins++) {
+    for (unsigned turn = 0; turn < TURNS_MOST; turn++) {
         int state = atomic_load(&r->state);
         if (state == SWN_EVICTING) {
             if (!atomic_compare_exchange_strong(&r->state, &state, SWN_EVICT_ABORTING))
@@ -140,7 +158,7 @@ int swn_residency_trap(struct swn_residency *s, uintptr_t addr)
         }
         if (state == SWN_EVICT_COMMIT || state == SWN_EVICT_ABORTING) {
             waited = 1;
-            sched_yield();
+            let_others_run(turn);
             continue;
         }
         /* The transition is over: the store will find a writable mapping. */

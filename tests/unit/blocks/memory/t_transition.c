@@ -1,6 +1,7 @@
 /* Description: no store is lost that comes while what stands behind its address changes. Left out under
  * ThreadSanitizer, which knows no ordering by page protection: a store that faults, waits in the handler and is
  * repeated on another mapping of the same address is a race to it. */
+/* wraps: sched_yield syscall */
 #define _GNU_SOURCE
 #include <setjmp.h>
 #include <stdarg.h>
@@ -15,6 +16,7 @@
 #include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "blocks/memory/transition.h"
@@ -121,6 +123,54 @@ static void no_store_is_lost(void **state)
     assert_int_equal(spill->live_bytes, 0);
 }
 
+/* The range that somebody else is in the middle of, who has no processor while this thread merely yields. */
+static struct {
+    struct swn_range *range;
+    int becomes;
+    unsigned yields, sleeps;
+} starving;
+
+int __real_sched_yield(void);
+int __wrap_sched_yield(void);
+int __wrap_sched_yield(void)
+{
+    if (!starving.range)
+        return __real_sched_yield();
+    starving.yields++;
+    return 0;
+}
+
+long __real_syscall(long number, ...);
+long __wrap_syscall(long number, long a, long b, long c, long d, long e, long f);
+long __wrap_syscall(long number, long a, long b, long c, long d, long e, long f)
+{
+    if (number == SYS_nanosleep && starving.range && ++starving.sleeps == 3)
+        atomic_store(&starving.range->state, starving.becomes);
+    return __real_syscall(number, a, b, c, d, e, f);
+}
+
+/* As where the thread has a real-time priority, and the other one, which is in the middle of a step, none. */
+static void who_waits_lets_others_run(void **state)
+{
+    (void)state;
+    struct swn_range *r = make(RESIDENT, 0);
+    atomic_store(&r->state, SWN_EVICT_COMMIT);
+    starving.range = r;
+    starving.becomes = SWN_RESIDENT;
+    assert_int_equal(swn_residency_trap(&res, r->addr), 2);
+    assert_int_equal(starving.sleeps, 3);
+    starving.sleeps = 0;
+    atomic_store(&r->state, SWN_EVICT_ABORTING);
+    starving.becomes = SWN_EVICT_ABORTED;
+    swn_transition_stop(r);
+    assert_int_equal(starving.sleeps, 3);
+    assert_in_range(starving.yields, 2, 100000); /* at first, as the other one mostly has a processor */
+    memset(&starving, 0, sizeof starving);
+    atomic_store(&r->state, SWN_RESIDENT);
+    check(r, SWN_RESIDENT);
+    swn_residency_free(&res, r, 0);
+}
+
 /* A store at one moment of a transition: another thread's, into each of the ranges in turn. */
 static struct {
     unsigned char *at;
@@ -218,6 +268,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(stores_that_wait, residency_begin_huge, residency_end),
         cmocka_unit_test_setup_teardown(stores_that_recall, residency_begin, residency_end),
+        cmocka_unit_test_setup_teardown(who_waits_lets_others_run, residency_begin, residency_end),
         cmocka_unit_test_setup_teardown(no_store_is_lost, residency_begin, residency_end),
     };
 #ifdef __SANITIZE_THREAD__
