@@ -53,7 +53,7 @@ int swn_open_spill(struct swn_engine *e)
 
 void swn_look_at_store_disk(struct swn_engine *e)
 {
-    const char *dir = swn_is_memory_backed(e->io, e->config.store_dir) ? e->config.store_dir : e->writes.spill_dir;
+    const char *dir = e->writes.spill_dir[0] ? e->writes.spill_dir : e->config.store_dir; /* that is written to */
     if (!atomic_exchange(&e->disk.looked_at, 1) && swn_is_memory_backed(e->io, dir))
         swn_say(
             "the store directory %s lies in memory (tmpfs, or an overlay over it): what is written there to keep the "

@@ -1,4 +1,5 @@
 """What a user gets wrong, or a machine lacks: one clear line on stderr, and the program runs as without swapnet."""
+import contextlib
 import os
 import resource
 import shutil
@@ -86,10 +87,30 @@ def test_store_that_cannot_be_written(torch, disk):
     _assert_off(run)
 
 
+@contextlib.contextmanager
+def _read_only(directory):
+    """A disk that takes nothing; there is a directory on it."""
+    with harness.mounted("-t", "tmpfs", "swapnet-test", at=directory) as disk:
+        os.mkdir(disk / "cache", 0o755)
+        subprocess.run(["mount", "-o", "remount,ro", disk], check=True)
+        yield disk
+
+
 def test_store_on_a_read_only_file_system(torch113, disk):
-    run = _run(torch113, disk, "infer", "mlp", env={"SWAPNET_STORE": "/proc/swapnet-store"})
-    _assert_one_line(run, "/proc/swapnet-store")
+    with _read_only(disk / "image") as image:
+        run = _run(torch113, disk, "infer", "mlp", env={"SWAPNET_STORE": str(image / "store")})
+    _assert_one_line(run, str(image / "store"), "Read-only file system")
     _assert_off(run)
+
+
+@pytest.mark.forked
+def test_cache_on_a_read_only_file_system(torch113, disk):
+    """As one that comes with an image: what leaves memory goes to the user's own directory, and nothing is said of a disk that
+    nothing is written to."""
+    with _read_only(disk / "image") as image:
+        run = _run(torch113, disk, "infer", "mlp", env={"SWAPNET_STORE": str(image / "cache"), "XDG_CACHE_HOME": str(disk / "own")})
+    _assert_one_line(run, str(image / "cache"), "can only be read", str(disk / "own"))
+    harness.assert_streamed(run)
 
 
 def _small_disk(directory, size):
