@@ -65,7 +65,26 @@ def test_bytes_that_change_on_the_disk(torch):
     """A store's bytes are checked each time that they are read, not only the first: a program whose weights are others
     than before ends."""
     with harness.disk_dir() as where:
-        run = harness.start(torch, "flipped", where=where, budget=16).finish()
+        run = harness.start(torch, "flipped", "bytes", where=where, budget=16).finish()
     assert run.rc == 5 and run.record is None, run.describe()
     assert run.stdout.splitlines() == ["computed"], run.describe()
     assert len(run.own_lines()) == 1 and "checksum" in run.stderr, run.describe()
+
+
+@pytest.mark.forked
+@pytest.mark.parametrize("what", ["cut", pytest.param("emptied", marks=pytest.mark.slow)])
+def test_store_that_is_cut_while_it_is_in_use(torch113, what):
+    """It cannot go on without its weights: it ends, by no signal, and says of which store."""
+    with harness.disk_dir() as where:
+        run = harness.start(torch113, "flipped", what, where=where, budget=16).finish()
+    assert run.rc == 5 and run.record is None and run.stdout.splitlines() == ["computed"], run.describe()
+    assert ".swnstore" in run.own_lines()[-1] and "ending the program" in run.own_lines()[-1], run.describe()
+
+
+@pytest.mark.forked
+@pytest.mark.parametrize("what", ["removed", *(pytest.param(what, marks=pytest.mark.slow) for what in ("replaced", "closed"))])
+def test_store_whose_name_goes_to_another_file(torch113, what):
+    """The program has the old one open, and goes on with it."""
+    _, run = both(torch113, "flipped", what, budget=16)
+    harness.assert_streamed(run)
+    assert run.own_lines() == [], run.describe()

@@ -17,7 +17,8 @@ def test_timer_thread_keeps_the_views_it_took(torch):
 @pytest.mark.by_turns
 def test_coroutines_that_store(torch):
     """On stacks of 16 KiB, with SIGSEGV blocked in their contexts, while another thread's operators need the memory."""
-    run = harness.both(torch, "coroutines", "stores", str(harness.coroutines()), 16384, budget=32)[1]
+    plain, run = harness.both(torch, "coroutines", "stores", str(harness.coroutines()), 16384, budget=32)
+    assert plain.record["notes"]["blocked"] and not run.record["notes"]["blocked"], run.describe()
     harness.assert_streamed(run, mapped=True)
     assert run.own_lines() == [], run.describe()
 

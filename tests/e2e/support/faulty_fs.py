@@ -7,8 +7,9 @@ All ways to read meet the fault, also io_uring and memory maps, which a preload 
     eio-after:N  that read and all that follow
     short:K      each K-th read that bypasses the page cache gives half of what was asked, rounded down to 512 bytes
     stall:N:S    the N-th read waits for S seconds; others go on meanwhile
+    stall-write:N:S  so does the N-th write
 
-When the file system is unmounted it prints how many reads there were and how many had the fault. Needs fusepy.
+When the file system is unmounted it prints how many reads (of stall-write: writes) there were and how many had the fault. Needs fusepy.
 """
 import errno
 import os
@@ -35,13 +36,13 @@ class Faulty(fuse.Operations):
         with self.guard:
             self.reads += 1
             first = self.numbers[0] if self.numbers else 0
-            met = {"eio": self.reads == first, "stall": self.reads == first, "eio-after": self.reads >= first,
+            met = {"eio": self.reads == first, "stall": self.reads == first, "stall-write": self.reads == first, "eio-after": self.reads >= first,
                    "short": direct and self.reads % max(first, 1) == 0}.get(self.kind, False)
             self.hits += met
         return met
 
     def read(self, path, size, offset, fh):
-        met = self._meets(fh in self.direct)
+        met = self.kind != "stall-write" and self._meets(fh in self.direct)
         if met and self.kind.startswith("eio"):
             raise fuse.FuseOSError(errno.EIO)
         if met and self.kind == "stall":
@@ -60,6 +61,8 @@ class Faulty(fuse.Operations):
         return os.open(path, os.O_RDWR | os.O_CREAT, mode)
 
     def write(self, path, data, offset, fh):
+        if self.kind == "stall-write" and self._meets(False):
+            time.sleep(self.numbers[1])
         return os.pwrite(fh, data, offset)
 
     def release(self, path, fh):

@@ -118,6 +118,15 @@ def test_a_read_that_stalls(torch113, disk):
     harness.assert_same(run.plain, run)
 
 
+@pytest.mark.forked
+def test_a_write_that_stalls(torch113, disk):
+    """What leaves waits for the disk, and is whole."""
+    seen, run = spilled(torch113, disk, "stall-write:3:1")
+    assert seen.hits == 1 and seen.reads > 3 and run.rc == 0 and run.own_lines() == [], run.describe()
+    harness.assert_same(run.plain, run)
+    harness.assert_bounded(run)
+
+
 @pytest.mark.slow
 @pytest.mark.forked
 @pytest.mark.parametrize("path", ["auto", "pread", "buffered"])

@@ -176,6 +176,15 @@ def test_manuals(program):
         assert {name for name in names if name} - said <= {"-h", "--help"}, command
 
 
+def test_manuals_say_what_is_at_risk():
+    """A section on security in each, and of the variables that name a file that is written, which may be one that matters."""
+    manuals = {path.name: path.read_text() for path in (harness.REPO / "docs" / "man").glob("*.scd")}
+    sections = {name: re.search(r"^# SECURITY$.*?(?=^# |\Z)", text, flags=re.M | re.S) for name, text in manuals.items()}
+    assert len(manuals) == 5 and all(section and len(section[0]) > 200 for section in sections.values()), sections
+    assert all(word in sections["swapnet.7.scd"][0] for word in ("SWAPNET_TRACE", "SWAPNET_STATS", "SWAPNET_STORE"))
+    assert "group" in sections["swapnetd.8.scd"][0]
+
+
 def test_words_of_completions(prefix):
     assert "auto" in completions(prefix, "swapnetctl", "total", "")
     assert completions(prefix, "swapnetctl", "run", "--name", "x", "--daemon", "o") == ["off"]

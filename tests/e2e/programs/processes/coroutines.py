@@ -23,7 +23,8 @@ def infer(model, name, passes):
 
 def stores(library, stack):
     """The coroutines belong to one thread, and let another one compute."""
-    store = ctypes.CDLL(library).coroutines_store
+    library = ctypes.CDLL(library)
+    store = library.coroutines_store
     weights = [m.weight.detach() for m in models[0] if isinstance(m, nn.Linear)]
     infer(models[1], "before", 1)
     reader = threading.Thread(target=infer, args=(models[1], "beside", 6))
@@ -33,6 +34,7 @@ def stores(library, stack):
         sizes = ctypes.c_size_t(weights[0].numel()), len(weights), ctypes.c_size_t(int(stack))
         assert store(at, *sizes) == 0
     reader.join()
+    record.notes["blocked"] = library.coroutines_blocked()
     infer(models[0], "stored", 2)
 
 

@@ -16,6 +16,8 @@ from _record import begin
 
 record, args = begin()
 go = threading.Event()
+with open("/proc/self/maps", encoding="ascii") as maps:
+    SWAPPED = "libswapnet" in maps.read()
 
 
 def blocks_early():
@@ -61,12 +63,37 @@ def blocked():
     thread.start()
     thread.join()
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGSEGV])
+    open_to_faults("sigmask")
     write_all(0.001)
 
 
 def early():
     go.set()
     waiting.join()
+
+
+def open_to_faults(name):
+    """A thread that blocked SIGSEGV would be killed by a store that has to wait; plainly it may."""
+    record.check(f"{name} leaves SIGSEGV", not SWAPPED or signal.SIGSEGV not in signal.pthread_sigmask(signal.SIG_BLOCK, []))
+
+
+def thread_with_a_mask(libc):
+    """A thread that blocks all signals from its first instruction on, as its attributes say."""
+    seen = []
+
+    def work(_):
+        seen.append(signal.SIGTERM in signal.pthread_sigmask(signal.SIG_BLOCK, []))
+        open_to_faults("the attribute of a thread")
+        write_all(0.001)
+
+    attributes, every, thread = ctypes.create_string_buffer(256), ctypes.create_string_buffer(b"\xff" * 128), ctypes.c_void_p()
+    start = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(work)
+    libc.pthread_attr_init(attributes)
+    record.check("attributes", libc.pthread_attr_setsigmask_np(attributes, every) == 0)
+    record.check("begins", libc.pthread_create(ctypes.byref(thread), attributes, start, None) == 0)
+    libc.pthread_join(thread, None)
+    record.value("its mask", seen)
+    infer("its mask", 1)
 
 
 def others():
@@ -79,8 +106,10 @@ def others():
         infer(name, 1)
     for name, argument in ("sighold", 11), ("sigblock", 1 << 10), ("sigsetmask", 1 << 10):
         getattr(libc, name)(argument)
+        open_to_faults(name)
         write_all(0.001)
         infer(name, 1)
+    thread_with_a_mask(libc)
 
 
 def masked():

@@ -344,13 +344,15 @@ static void interrupted(void **state)
 {
     (void)state;
     enum swn_fetch_path path;
-    for (uint64_t n = 1; n < 30; n += 7) {
-        reset();
-        fault.no_ring = 1;
-        fault.err = n % 2 ? -EINTR : -EAGAIN;
-        fault.at = n;
-        assert_int_equal(run_jobs(SWN_FETCH_URING, &path), 0);
-    }
+    for (uint64_t n = 1; n < 30; n += 7)
+        for (int i = 0; i < 4; i++) {
+            reset();
+            fault.no_ring = i % 2;
+            fault.err = i / 2 ? -EINTR : -EAGAIN;
+            fault.at = n;
+            assert_int_equal(run_jobs(SWN_FETCH_URING, &path), 0);
+            assert_int_equal(fault.fired, 1);
+        }
 }
 
 /* A kernel that always says "later" ends the job on every path. */
