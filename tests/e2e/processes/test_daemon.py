@@ -3,6 +3,7 @@ import contextlib
 import json
 import os
 import random
+import resource
 import shutil
 import signal
 import socket
@@ -327,6 +328,37 @@ def test_out_of_descriptors(place):
         os.waitpid(away, 0)
         wait_for(lambda: not d.list())
         assert d.end().count("cannot accept connections: Too many open files") == 1
+
+
+def test_out_of_memory(place):
+    """It hangs up on those for whose answers there is none, promises nothing twice, and goes on."""
+    with daemon(place, "--total", "100M") as d:
+        away = fork_liar(d.socket, {}, leaves=True)
+        wait_for(lambda: d.list().get(away, {}).get("state") == "away")
+        with open(f"/proc/{d.process.pid}/status", encoding="ascii") as status:
+            size = next(int(line.split()[1]) << 10 for line in status if line.startswith("VmSize:"))
+        resource.prlimit(d.process.pid, resource.RLIMIT_AS, (size, resource.RLIM_INFINITY))
+        with contextlib.ExitStack() as stack:
+            held, refused = [stack.enter_context(d.dial()) for _ in range(20)], 0
+            for s in held:
+                with contextlib.suppress(OSError):
+                    s.sendall(b'{"op":"list"}\n' * 4000)  # which it cannot keep, and nobody reads
+                    s.sendall(b'{"op":"hello","version":1,"minimum":1048576,"demand":1048576}\n')
+            for s in held:
+                lines, got = 0, b"."
+                with contextlib.suppress(ConnectionError):
+                    while got and lines < 4000:
+                        got = s.recv(1 << 20)
+                        lines += got.count(b"\n")
+                refused += lines < 4000
+        assert refused, "there was memory for all of them"
+        resource.prlimit(d.process.pid, resource.RLIMIT_AS, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+        wait_for(d.answers)
+        listing = d.ask({"op": "list"})
+        assert leased(listing) <= listing["total_bytes"] and d.list()[away]["counted_bytes"], listing
+        os.kill(away, signal.SIGKILL)
+        os.waitpid(away, 0)
+        wait_for(lambda: not d.list())
 
 
 # ---- begin and end ----
