@@ -124,7 +124,7 @@ static void none(void)
 static void in_a_process(void **state)
 {
     void (*what)(void) = NULL;
-    int status;
+    int status = -1;
     memcpy(&what, *state, sizeof what);
     pid_t pid = fork();
     if (pid == 0) {

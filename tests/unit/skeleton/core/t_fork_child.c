@@ -31,7 +31,7 @@ static struct tensor *begin(void)
     for (unsigned i = 0; i < WEIGHTS; i++)
         if (tensor_mapped(&weights[i]))
             return &weights[i];
-    CHECK(!"a weight is in frames");
+    CHECK(0 && "a weight is in frames");
 }
 
 /* Whether nothing is mapped at some address that tensors have had. */
