@@ -284,6 +284,17 @@ EXPORT int pthread_attr_setsigmask_np(pthread_attr_t *attr, const sigset_t *set)
     return next_pthread_attr_setsigmask_np()(attr, &safe);
 }
 
+/* By attributes that were made before there were handlers, it may block what they are for. */
+void swn_hooks_signals_thread_begins(void)
+{
+    sigset_t segv;
+    if (!atomic_load(&installed))
+        return;
+    sigemptyset(&segv);
+    sigaddset(&segv, SIGSEGV);
+    next_pthread_sigmask()(SIG_UNBLOCK, &segv, NULL);
+}
+
 /* A context has the mask of the moment in which it was made. */
 static void let_faults_through(const ucontext_t *context)
 {

@@ -59,6 +59,7 @@ static void *run(void *arg)
     struct wrapped w = *(struct wrapped *)arg;
     free(arg);
     swn_threads_set_number(w.number);
+    swn_hooks_signals_thread_begins();
     if (!has_key ||
         pthread_setspecific(exit_key, (void *)1)) /* also runs when the thread is cancelled or calls pthread_exit */
         return run_without_key(w);

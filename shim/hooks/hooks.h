@@ -11,6 +11,9 @@ void swn_hooks_fork_install(void);
  * started. */
 void swn_hooks_signals_install(void);
 
+/* The calling thread, which has just begun, blocks nothing that these are for. */
+void swn_hooks_signals_thread_begins(void);
+
 /* In a forked child: the handlers are its own from now on. */
 void swn_hooks_signals_fork_child(void);
 

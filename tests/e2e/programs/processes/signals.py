@@ -27,9 +27,18 @@ def blocks_early():
     write_all(0.002)
 
 
+def masked_attributes():
+    """Of a thread that blocks all signals from its first instruction on."""
+    attributes, every = ctypes.create_string_buffer(256), ctypes.create_string_buffer(b"\xff" * 128)
+    assert LIBC.pthread_attr_init(attributes) == LIBC.pthread_attr_setsigmask_np(attributes, every) == 0
+    return attributes
+
+
+LIBC = ctypes.CDLL(None)
 waiting = threading.Thread(target=blocks_early)
 if args[0] == "early":  # before the first tensor
     waiting.start()
+    early_attributes = masked_attributes()
 model = mlp()
 weights = [m.weight.detach() for m in model if isinstance(m, nn.Linear)]
 
@@ -70,6 +79,7 @@ def blocked():
 def early():
     go.set()
     waiting.join()
+    thread_with_a_mask(early_attributes)
 
 
 def open_to_faults(name):
@@ -77,8 +87,7 @@ def open_to_faults(name):
     record.check(f"{name} leaves SIGSEGV", not SWAPPED or signal.SIGSEGV not in signal.pthread_sigmask(signal.SIG_BLOCK, []))
 
 
-def thread_with_a_mask(libc):
-    """A thread that blocks all signals from its first instruction on, as its attributes say."""
+def thread_with_a_mask(attributes):
     seen = []
 
     def work(_):
@@ -86,12 +95,9 @@ def thread_with_a_mask(libc):
         open_to_faults("the attribute of a thread")
         write_all(0.001)
 
-    attributes, every, thread = ctypes.create_string_buffer(256), ctypes.create_string_buffer(b"\xff" * 128), ctypes.c_void_p()
-    start = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(work)
-    libc.pthread_attr_init(attributes)
-    record.check("attributes", libc.pthread_attr_setsigmask_np(attributes, every) == 0)
-    record.check("begins", libc.pthread_create(ctypes.byref(thread), attributes, start, None) == 0)
-    libc.pthread_join(thread, None)
+    thread, start = ctypes.c_void_p(), ctypes.CFUNCTYPE(None, ctypes.c_void_p)(work)
+    record.check("begins", LIBC.pthread_create(ctypes.byref(thread), attributes, start, None) == 0)
+    LIBC.pthread_join(thread, None)
     record.value("its mask", seen)
     infer("its mask", 1)
 
@@ -109,7 +115,7 @@ def others():
         open_to_faults(name)
         write_all(0.001)
         infer(name, 1)
-    thread_with_a_mask(libc)
+    thread_with_a_mask(masked_attributes())
 
 
 def masked():
