@@ -528,6 +528,23 @@ def write_safetensors(path, tensors):
     path.write_bytes(struct.pack("<Q", len(text)) + text + data)
 
 
+@pytest.mark.slow
+@pytest.mark.timed
+def test_verify_takes_no_longer_than_its_tensors_are_many(disk):
+    """Eight times the tensors take at most sixteen times the processor's time; a square would take 64 times."""
+    def seconds(count):
+        path, store = pathlib.Path(disk) / "c.safetensors", pathlib.Path(disk) / "s"
+        write_safetensors(path, {f"layer{i}.weight": [i] * 10 for i in range(count)})
+        part("build", "-q", path, "-o", store)
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        assert "equal" in part("verify", store, path).stdout
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime
+
+    few, many = seconds(500), seconds(4000)
+    harness.in_time(many < 16 * max(few, 0.01), f"{few:.3f} s for 500 tensors, {many:.3f} for 4,000")
+
+
 def test_extract_of_a_little_that_repeats_itself_is_refused(disk):
     """A few bytes that say they are many do not fill the disk."""
     disk = pathlib.Path(disk)
@@ -720,6 +737,69 @@ def test_killed_at_every_system_call(checkpoints, disk):
     print(f"{len(points)} system calls, killed at {killed}, {new} times the new store was there")
     assert len(points) > 100 and killed > 0.95 * len(points)
     assert 0 < new < killed
+
+
+class OtherSweep(Sweep):
+    """What else replaces a file, or makes one: a store that is cut anew in its place, an extract over an old file, and a store in the
+    cache, where there was none."""
+
+    def __init__(self, checkpoints, directory, what):
+        self.dir, source = pathlib.Path(directory) / "d", pathlib.Path(directory) / "source"
+        self.dir.mkdir(mode=0o700)
+        part("build", "-q", checkpoints / "plain.pth", "-o", source)
+        order = pathlib.Path(directory) / "order"
+        order.write_text("\n".join(reversed(layers(source))))
+        self.store, self.old_bytes = self.dir / "s", {"recut": source.read_bytes(), "extract": b"old", "cache": None}[what]
+        self.command = {"recut": [PARTITION, "build", "-q", "--from-store", self.store, "--order", order],
+                        "extract": [PARTITION, "extract", source, "-o", self.store],
+                        "cache": [PARTITION, "build", "-q", checkpoints / "plain.pth", "-s", self.dir]}[what]
+        self.reset()
+        done = run(*self.command)
+        assert done.returncode == OK, done
+        if what == "cache":
+            self.store = pathlib.Path(done.stdout.strip())
+        self.new_bytes = self.store.read_bytes()
+        assert self.new_bytes != self.old_bytes
+
+    def reset(self):
+        for path in self.dir.iterdir():
+            path.unlink()
+        if self.old_bytes is not None:
+            super().reset()
+
+    def points(self):
+        self.reset()
+        return super().points()
+
+    def check(self):
+        found = self.store.read_bytes() if self.store.exists() else None
+        assert found in (self.old_bytes, self.new_bytes)
+        return found == self.new_bytes
+
+    def converges(self):
+        assert run(*self.command).returncode == 0
+        assert self.check() and os.listdir(self.dir) == [self.store.name]
+
+
+@needs_strace
+@pytest.mark.slow
+@pytest.mark.parametrize("what", ["recut", "extract", "cache"])
+def test_others_killed_at_system_calls(checkpoints, disk, what):
+    """All that change a file, and $SWAPNET_TEST_POINTS (40; 0: all) of the others."""
+    sweep, most = OtherSweep(checkpoints, disk, what), int(os.environ.get("SWAPNET_TEST_POINTS", "40"))
+    points, changing = sweep.points(), ("pwrite64", "fsync", "rename", "linkat", "fallocate", "unlink", "ftruncate")
+    others = [point for point in points if point[0] not in changing]
+    chosen = set(random.Random(1).sample(others, most) if 0 < most < len(others) else others)
+    killed = new = tried = 0
+    for call, n in points:
+        if (call, n) in chosen or call in changing:
+            tried += 1
+            sweep.reset()
+            killed += sweep.killed_at(call, n)
+            new += sweep.check()
+            sweep.converges()
+    print(f"{what}: killed at {killed} of {len(points)} system calls, {new} times the new file was there")
+    assert tried > 40 and killed > 0.9 * tried and 0 < new < killed
 
 
 @needs_strace
