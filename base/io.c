@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "base/fd_registry.h"
+#include "base/file_limit.h"
 
 static int result(int rc)
 {
@@ -48,7 +49,9 @@ static ssize_t sys_pread(void *ctx, int fd, void *buf, size_t len, uint64_t off)
 static ssize_t sys_pwrite(void *ctx, int fd, const void *buf, size_t len, uint64_t off)
 {
     (void)ctx;
-    return swn_fd_is_ours(fd) ? result_size(pwrite(fd, buf, len, (off_t)off)) : -EBADF;
+    if (!swn_fd_is_ours(fd))
+        return -EBADF;
+    return swn_file_limit_below(off + 1) ? -EFBIG : result_size(pwrite(fd, buf, len, (off_t)off));
 }
 
 static int sys_fsync(void *ctx, int fd)
@@ -66,13 +69,19 @@ static int sys_fstat(void *ctx, int fd, struct stat *st)
 static int sys_ftruncate(void *ctx, int fd, uint64_t len)
 {
     (void)ctx;
-    return swn_fd_is_ours(fd) ? result(ftruncate(fd, (off_t)len)) : -EBADF;
+    if (!swn_fd_is_ours(fd))
+        return -EBADF;
+    return swn_file_limit_stops(fd, len) ? -EFBIG : result(ftruncate(fd, (off_t)len));
 }
 
 static int sys_fallocate(void *ctx, int fd, int mode, uint64_t off, uint64_t len)
 {
     (void)ctx;
-    return swn_fd_is_ours(fd) ? result(fallocate(fd, mode, (off_t)off, (off_t)len)) : -EBADF;
+    if (!swn_fd_is_ours(fd))
+        return -EBADF;
+    if (!(mode & FALLOC_FL_KEEP_SIZE) && swn_file_limit_stops(fd, off + len))
+        return -EFBIG;
+    return result(fallocate(fd, mode, (off_t)off, (off_t)len));
 }
 
 static int sys_fadvise(void *ctx, int fd, uint64_t off, uint64_t len, int advice)

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "blocks/memory/arena.h"
+#include "base/file_limit.h"
 #include "base/huge_pages.h"
 #include "base/fd_registry.h"
 #include "blocks/memory/reserve.h"
@@ -117,6 +118,8 @@ static int add_slab(struct swn_pool *p)
     if (!slabs)
         return -ENOMEM;
     p->slabs = slabs;
+    if (swn_file_limit_below(n * SLAB))
+        return -ENOMEM;
     if (!swn_fd_is_ours(p->fd) || ftruncate(p->fd, (off_t)(n * SLAB)))
         return -EBADF;
     if (!(slabs[n - 1] = swn_reserve(SLAB)))

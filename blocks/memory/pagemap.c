@@ -7,6 +7,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "base/file_limit.h"
 #include "base/fd_registry.h"
 #include "base/huge_pages.h"
 #include "base/page.h"
@@ -64,7 +65,9 @@ int swn_pagemap_knows_huge(int *pagemap)
 {
     struct swn_pages pages = {0};
     int fd = memfd_create("swapnet-probe", MFD_CLOEXEC), knows = 1;
-    void *at = fd >= 0 && !ftruncate(fd, SWN_HUGE) ? swn_huge_map(fd, 0, SWN_HUGE, PROT_READ | PROT_WRITE) : MAP_FAILED;
+    void *at = fd >= 0 && !swn_file_limit_below(SWN_HUGE) && !ftruncate(fd, SWN_HUGE)
+                   ? swn_huge_map(fd, 0, SWN_HUGE, PROT_READ | PROT_WRITE)
+                   : MAP_FAILED;
     if (at != MAP_FAILED && !swn_huge_collapse(at, SWN_HUGE) &&
         mmap(at, SWN_HUGE, PROT_READ, MAP_PRIVATE | MAP_FIXED, fd, 0) == at) {
         (void)*(volatile char *)at;

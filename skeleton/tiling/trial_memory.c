@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "skeleton/engine/engine_internal.h"
+#include "base/file_limit.h"
 #include "skeleton/core/eviction.h"
 #include "skeleton/tiling/trial_memory.h"
 #include "skeleton/engine/accounting.h"
@@ -62,7 +63,7 @@ static void *map_over_and_over(size_t size, size_t period)
     if (fd < 0)
         return NULL;
     char *base = MAP_FAILED;
-    if (ftruncate(fd, (off_t)period) == 0)
+    if (!swn_file_limit_below(period) && ftruncate(fd, (off_t)period) == 0)
         base = mmap(NULL, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     for (size_t at = 0; base != MAP_FAILED && at < size; at += period)
         if (mmap(base + at, period, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0) == MAP_FAILED) {

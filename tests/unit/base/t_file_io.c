@@ -1,4 +1,5 @@
-/* Description: only regular files are opened: what else there is, devices and FIFOs, is told without opening it. */
+/* Description: only regular files are opened: what else there is, devices and FIFOs, is told without opening it. The
+ * limit of files is an error and no signal. */
 #define _GNU_SOURCE
 #include <setjmp.h>
 #include <stdarg.h>
@@ -13,6 +14,8 @@
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/atomic_file.h"
@@ -58,6 +61,30 @@ static void test_only_regular_files_are_opened(void **state)
     unlink(file);
 }
 
+/* In a child with a limit of a MiB, as a program that is not prepared for SIGXFSZ. 0: all was refused, and the rest
+ * goes on. */
+static int meets_the_limit(void)
+{
+    const struct swn_io *io = &swn_io_sys;
+    char byte = 1;
+    setrlimit(RLIMIT_FSIZE, &(struct rlimit){1 << 20, 1 << 20});
+    int fd = swn_open_unlinked(io, dir);
+    return fd < 0 || io->pwrite(io->ctx, fd, &byte, 1, 1 << 20) != -EFBIG ||
+           io->ftruncate(io->ctx, fd, 2 << 20) != -EFBIG || io->fallocate(io->ctx, fd, 0, 1 << 20, 4096) != -EFBIG ||
+           io->pwrite(io->ctx, fd, &byte, 1, (1 << 20) - 1) != 1 || io->ftruncate(io->ctx, fd, 4096);
+}
+
+static void test_the_limit_of_files_is_an_error_only(void **state)
+{
+    (void)state;
+    int status = -1;
+    pid_t child = fork();
+    if (!child)
+        _exit(meets_the_limit());
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+}
+
 static int make_dir(void **state)
 {
     (void)state;
@@ -72,6 +99,7 @@ static int remove_dir(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_only_regular_files_are_opened)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_only_regular_files_are_opened),
+                                       cmocka_unit_test(test_the_limit_of_files_is_an_error_only)};
     return cmocka_run_group_tests(tests, make_dir, remove_dir);
 }
