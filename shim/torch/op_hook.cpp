@@ -522,17 +522,21 @@ void carry_flops(Thread &t)
     t.small.bytes += t.op.small.bytes;
 }
 
-void begin(Thread &t, Operator &op, const at::RecordFunction &fn)
+// False: the operator is only a frame around those that the code of a tensor subclass will call, with the weights that
+// the subclass stands for.
+bool begin(Thread &t, Operator &op, const at::RecordFunction &fn)
 {
     auto inputs = fn.inputs();
     bool shared = swn_unified_active();
     t.keeps = keeps(op);
     if (reads_nothing(t, op, inputs))
-        return;
+        return true;
     reset_op(t, op);
     t.fetches = fetches_from_device(op, inputs, shared);
     add_inputs(t, op, inputs, shared);
-    if (shared && t.shown)
+    if (t.shown && !shared)
+        return false;
+    if (t.shown)
         swn_devswap_give_up(inputs);
     t.lent = shared && swn_devswap_lend();
     count_flops(t, op, inputs);
@@ -542,6 +546,7 @@ void begin(Thread &t, Operator &op, const at::RecordFunction &fn)
         t.waiting = inputs[0].toTensor().unsafeGetTensorImpl();
     else
         announce(t);
+    return true;
 }
 
 void detach_all(const at::RecordFunction &fn)
@@ -612,7 +617,10 @@ std::unique_ptr<at::ObserverContext> on_start(const at::RecordFunction &fn)
             t.experts.lend(t.op, fn);
     } else {
         try {
-            begin(t, *op, fn);
+            if (!begin(t, *op, fn)) {
+                t.depth--;
+                return std::make_unique<SkippedOp>();
+            }
         } catch (abi::__forced_unwind &) { // the thread ends: on_end is not called for what has not begun
             t.depth--;
             throw;

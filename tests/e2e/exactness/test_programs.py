@@ -63,6 +63,7 @@ CASES = [
     Case("custom_ops", quick="2.13"),
     Case("escape"),
     Case("kept_in_python", budget=24, mapped=True),
+    Case("subclass", budget=20, only="2.13"),
     Case("refused", budget=10),
     Case("own_kernels", budget=24, mapped=True),
     Case("late_kernels AutogradCPU", budget=32, mapped=True),
