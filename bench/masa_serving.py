@@ -35,7 +35,7 @@ import zoo
 from plan import MIB
 
 POLICIES = ("lookahead", "completion", "masa", "bulk", "deepeye", *masa_servers.RIVALS)
-OURS = ("lookahead", "completion")
+OURS = ("completion", "lookahead")  # the default first
 COLUMNS = ("scenario", "memory", "MiB", "rho", "server", "jobs", "mean ms", "x best other", "p95 ms", "processor s", "read MiB",
            "same bits", "note")
 MODELS = HERE / "tasks" / "masa_models.py"
