@@ -11,11 +11,24 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/fd_registry.h"
-#include "base/file_limit.h"
+
+int swn_file_limit_below(uint64_t bytes)
+{
+    struct rlimit limit;
+    return getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY && limit.rlim_cur < bytes;
+}
+
+/* Whether the file is smaller than that, and may not grow to it. */
+static int limit_stops(int fd, uint64_t bytes)
+{
+    struct stat st;
+    return swn_file_limit_below(bytes) && fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && (uint64_t)st.st_size < bytes;
+}
 
 static int result(int rc)
 {
@@ -71,7 +84,7 @@ static int sys_ftruncate(void *ctx, int fd, uint64_t len)
     (void)ctx;
     if (!swn_fd_is_ours(fd))
         return -EBADF;
-    return swn_file_limit_stops(fd, len) ? -EFBIG : result(ftruncate(fd, (off_t)len));
+    return limit_stops(fd, len) ? -EFBIG : result(ftruncate(fd, (off_t)len));
 }
 
 static int sys_fallocate(void *ctx, int fd, int mode, uint64_t off, uint64_t len)
@@ -79,7 +92,7 @@ static int sys_fallocate(void *ctx, int fd, int mode, uint64_t off, uint64_t len
     (void)ctx;
     if (!swn_fd_is_ours(fd))
         return -EBADF;
-    if (!(mode & FALLOC_FL_KEEP_SIZE) && swn_file_limit_stops(fd, off + len))
+    if (!(mode & FALLOC_FL_KEEP_SIZE) && limit_stops(fd, off + len))
         return -EFBIG;
     return result(fallocate(fd, mode, (off_t)off, (off_t)len));
 }

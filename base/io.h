@@ -62,4 +62,9 @@ struct swn_io {
 /* The table that calls the kernel. */
 extern const struct swn_io swn_io_sys;
 
+/* Whether a file may not have as many bytes (RLIMIT_FSIZE; memory files count, too). To be asked before the kernel has
+ * to refuse: with its refusal comes SIGXFSZ, which ends a program that neither handles nor ignores it, and no library
+ * may do that to a program. The table does. Thread-safe. */
+int swn_file_limit_below(uint64_t bytes);
+
 #endif

@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "blocks/memory/arena.h"
-#include "base/file_limit.h"
+#include "base/io.h"
 #include "base/huge_pages.h"
 #include "base/fd_registry.h"
 #include "blocks/memory/reserve.h"

@@ -7,7 +7,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "base/file_limit.h"
+#include "base/io.h"
 #include "base/fd_registry.h"
 #include "base/huge_pages.h"
 #include "base/page.h"

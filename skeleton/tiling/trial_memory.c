@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "skeleton/engine/engine_internal.h"
-#include "base/file_limit.h"
+#include "base/io.h"
 #include "skeleton/core/eviction.h"
 #include "skeleton/tiling/trial_memory.h"
 #include "skeleton/engine/accounting.h"
