@@ -92,7 +92,7 @@ static int sys_fallocate(void *ctx, int fd, int mode, uint64_t off, uint64_t len
     (void)ctx;
     if (!swn_fd_is_ours(fd))
         return -EBADF;
-    if (!(mode & FALLOC_FL_KEEP_SIZE) && limit_stops(fd, off + len))
+    if (!(mode & FALLOC_FL_PUNCH_HOLE) && limit_stops(fd, off + len))
         return -EFBIG;
     return result(fallocate(fd, mode, (off_t)off, (off_t)len));
 }

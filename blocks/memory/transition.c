@@ -94,14 +94,14 @@ int swn_transition_begin(struct swn_range *r)
 #define TURNS_MOST 200000u /* half a minute */
 
 /* A real-time thread yields to its equals only, and where it has the processor the one that it waits for never runs: it
- * has to sleep. Not by nanosleep, at which a thread may be cancelled. */
+ * has to sleep. Not by the C library, in whose sleep a thread may be cancelled. */
 static void let_others_run(unsigned turn)
 {
     static const struct timespec moment = {.tv_nsec = 100000};
     if (turn < YIELDS)
         sched_yield();
-    else
-        syscall(SYS_nanosleep, &moment, NULL);
+    else if (syscall(SYS_clock_nanosleep, CLOCK_MONOTONIC, 0, &moment, NULL))
+        sched_yield(); /* a filter of system calls forbids it */
 }
 
 /* The handler's mprotect must not come late and undo the protection of the next transition, nor its EVICT_ABORTED

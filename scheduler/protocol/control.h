@@ -72,8 +72,11 @@ struct swn_control_call {
     char *answer;
 };
 
-/* swn_control_ask of `count` sockets at once: all together take no longer than the slowest, which has
- * SWN_CONTROL_TIMEOUT_MS. The request is short, as for status. */
+/* So many sockets are asked at once: at worst each answers with as many bytes as it may. */
+#define SWN_CONTROL_AT_ONCE 16
+
+/* swn_control_ask of `count` sockets, each SWN_CONTROL_AT_ONCE of them at once: these together take no longer than the
+ * slowest, which has SWN_CONTROL_TIMEOUT_MS. The request is short, as for status. */
 void swn_control_ask_all(struct swn_control_call *calls, size_t count, const char *request, size_t most);
 
 #endif

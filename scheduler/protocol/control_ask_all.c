@@ -10,8 +10,6 @@
 #include "scheduler/protocol/control.h"
 #include "scheduler/protocol/control_io.h"
 
-/* Each has a descriptor and, at worst, as many bytes as an answer may have. */
-#define AT_ONCE 64
 #define FIRST_ROOM ((size_t)4096)
 /* How soon a socket is tried again whose backlog was full. */
 #define RETRY_MS 10
@@ -94,7 +92,7 @@ static void hear(struct open_call *o, size_t most)
 static size_t turn(struct open_call *open, size_t count, const char *line, size_t length, size_t most,
                    int64_t deadline_ms)
 {
-    struct pollfd p[AT_ONCE];
+    struct pollfd p[SWN_CONTROL_AT_ONCE];
     size_t left = 0;
     int64_t wait_ms = deadline_ms - swn_control_now_ms();
     for (size_t i = 0; i < count; i++) {
@@ -105,18 +103,19 @@ static size_t turn(struct open_call *open, size_t count, const char *line, size_
         if (open[i].call && !open[i].connected && wait_ms > RETRY_MS)
             wait_ms = RETRY_MS;
     }
-    if (!left || wait_ms <= 0)
+    if (!left)
         return 0;
-    if (poll(p, count, (int)wait_ms) > 0)
+    /* A process that stood still for a while hears what has come meanwhile. */
+    if (poll(p, count, wait_ms > 0 ? (int)wait_ms : 0) > 0)
         for (size_t i = 0; i < count; i++)
             if (p[i].fd >= 0 && p[i].revents)
                 hear(&open[i], most);
-    return left;
+    return wait_ms > 0 ? left : 0;
 }
 
 static void ask_some(struct swn_control_call *calls, size_t count, const char *line, size_t length, size_t most)
 {
-    struct open_call open[AT_ONCE];
+    struct open_call open[SWN_CONTROL_AT_ONCE];
     int64_t deadline_ms = swn_control_now_ms() + SWN_CONTROL_TIMEOUT_MS;
     for (size_t i = 0; i < count; i++) {
         open[i] =
@@ -144,7 +143,7 @@ void swn_control_ask_all(struct swn_control_call *calls, size_t count, const cha
         return;
     memcpy(line, request, length - 1);
     line[length - 1] = '\n';
-    for (size_t i = 0; i < count; i += AT_ONCE)
-        ask_some(&calls[i], count - i < AT_ONCE ? count - i : AT_ONCE, line, length, most);
+    for (size_t i = 0; i < count; i += SWN_CONTROL_AT_ONCE)
+        ask_some(&calls[i], count - i < SWN_CONTROL_AT_ONCE ? count - i : SWN_CONTROL_AT_ONCE, line, length, most);
     free(line);
 }

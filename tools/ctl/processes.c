@@ -191,18 +191,20 @@ static struct asked *list(const struct ctl_filter *r, const char *directory, siz
 
 static void scan(const struct ctl_filter *r, json_t *processes, const char *directory)
 {
-    size_t count;
+    struct swn_control_call calls[SWN_CONTROL_AT_ONCE];
+    size_t count, n;
     struct asked *all = list(r, directory, &count);
-    struct swn_control_call *calls = calloc(count + 1, sizeof *calls);
-    for (size_t i = 0; calls && i < count; i++)
-        calls[i].path = all[i].path;
-    if (calls)
-        swn_control_ask_all(calls, count, status, ANSWER_MOST);
-    for (size_t i = 0; calls && i < count; i++) {
-        take(r, processes, &calls[i], all[i].pid);
-        free(calls[i].answer);
+    /* Anybody's sockets may lie there: no more answers are held than are asked for at once. */
+    for (size_t first = 0; first < count; first += n) {
+        n = count - first < SWN_CONTROL_AT_ONCE ? count - first : SWN_CONTROL_AT_ONCE;
+        for (size_t i = 0; i < n; i++)
+            calls[i].path = all[first + i].path;
+        swn_control_ask_all(calls, n, status, ANSWER_MOST);
+        for (size_t i = 0; i < n; i++) {
+            take(r, processes, &calls[i], all[first + i].pid);
+            free(calls[i].answer);
+        }
     }
-    free(calls);
     free(all);
 }
 

@@ -297,7 +297,7 @@ static int finish(const struct options *o, int status)
 
 int ctl_profile(int argc, char **argv)
 {
-    struct options o = {0};
+    static struct options o; /* for leave_early, to the end of the process */
     int rc = take_options(&o, argc, argv);
     if (rc == 1)
         return SWN_CLI_OK;

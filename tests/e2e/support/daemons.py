@@ -35,7 +35,7 @@ def wait_for(what, seconds=harness.HANG_S, why="it did not happen"):
 def stop(pid):
     """Stops the process, with all its threads: until the one that takes the signal gets a processor, the others run on."""
     def stands():
-        with contextlib.suppress(FileNotFoundError):  # a thread that has ended meanwhile
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # a thread that has ended meanwhile
             return all(state.read_text().rpartition(")")[2].split()[0] == "T" for state in Path(f"/proc/{pid}/task").glob("*/stat"))
     os.kill(pid, signal.SIGSTOP)
     wait_for(stands)

@@ -76,6 +76,8 @@ int run_alone(void (*test)(void *arg), void *arg, unsigned seconds)
     if (pid < 0 || waitpid(pid, &status, 0) != pid)
         status = 1 << 8;
     remove_directory();
+    if (WIFSIGNALED(status))
+        fprintf(stderr, "ended by signal %d\n", WTERMSIG(status)); /* scripts/test looks for it */
     return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
 }
 

@@ -144,7 +144,7 @@ long __real_syscall(long number, ...);
 long __wrap_syscall(long number, long a, long b, long c, long d, long e, long f);
 long __wrap_syscall(long number, long a, long b, long c, long d, long e, long f)
 {
-    if (number == SYS_nanosleep && starving.range && ++starving.sleeps == 3)
+    if (number == SYS_clock_nanosleep && starving.range && ++starving.sleeps == 3)
         atomic_store(&starving.range->state, starving.becomes);
     return __real_syscall(number, a, b, c, d, e, f);
 }
