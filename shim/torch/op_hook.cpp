@@ -270,7 +270,8 @@ size_t extent(const at::Tensor &tensor)
 
 void add(Thread &t, const at::Tensor &tensor, swn_use use)
 {
-    t.shown |= tensor.key_set().has(c10::DispatchKey::Python);
+    t.shown |= tensor.key_set().has(c10::DispatchKey::Python) &&
+               !c10::impl::tls_is_dispatch_key_excluded(c10::DispatchKey::Python);
     if (!plain(tensor)) {
         if (swn_unified_active())
             add_shared(t, tensor, use);
@@ -440,15 +441,20 @@ at::Tensor &copy_kernel(at::Tensor &self, const at::Tensor &source, bool non_blo
 
 using Inputs = c10::ArrayRef<const c10::IValue>;
 
-// Whether the operator overwrites all of a CPU tensor's storage, unless it is refused. What is copied on write is
-// written elsewhere, and the bytes at its address stay another tensor's.
+// Whether who overwrites the tensor writes all of its storage. What is copied on write is written elsewhere, and the
+// bytes at its address stay another tensor's.
+bool is_all_of_its_storage(const at::Tensor &tensor)
+{
+    return tensor.is_contiguous() && tensor.storage_offset() == 0 && tensor.nbytes() == tensor.storage().nbytes() &&
+           !swn_copied_on_write(tensor.storage());
+}
+
+// Whether the operator overwrites all of a CPU tensor's storage, unless it is refused.
 bool overwrites(const Operator &op, Inputs inputs)
 {
     if (!(op.whole_copy || op.fills) || !inputs[0].isTensor() || !plain(inputs[0].toTensor()))
         return false;
-    const at::Tensor &to = inputs[0].toTensor();
-    return to.is_contiguous() && to.storage_offset() == 0 && to.nbytes() == to.storage().nbytes() &&
-           !swn_copied_on_write(to.storage());
+    return is_all_of_its_storage(inputs[0].toTensor());
 }
 
 // Whether the operator's kernel, which comes before PyTorch's own, is to announce it.
@@ -772,7 +778,7 @@ void swn_announce(const at::Tensor &self)
     if (!t.waiting || t.waiting != self.unsafeGetTensorImpl())
         return;
     t.waiting = nullptr;
-    if (!is_argument(t.op, 0, self))
+    if (!is_argument(t.op, 0, self) || !is_all_of_its_storage(self))
         return;
     t.op.asks = swn_simple(self, self.scalar_type());
     announce(t);

@@ -63,7 +63,6 @@ CASES = [
     Case("custom_ops", quick="2.13"),
     Case("escape"),
     Case("kept_in_python", budget=24, mapped=True),
-    Case("subclass", budget=20, only="2.13"),
     Case("refused", budget=10),
     Case("own_kernels", budget=24, mapped=True),
     Case("late_kernels AutogradCPU", budget=32, mapped=True),
@@ -235,6 +234,16 @@ def test_training_steps_are_prefetched(torch):
     grown, run = _growth(torch, ["train_mlp"], 4, 8, budget=72)
     uses = 4 * 16 * 2
     _assert_few(grown, uses, run)
+
+
+def test_weights_behind_a_subclass_are_prefetched(torch213, disk):
+    """Those that its code calls operators on, and those of operators that run again where its code is left out."""
+    (disk / "runtime").mkdir(mode=0o700)
+    _, run = both(torch213, "subclass", budget=20, env={"XDG_RUNTIME_DIR": str(disk / "runtime")})
+    harness.assert_streamed(run)
+    harness.assert_bounded(run)
+    hits, watched = run.record["notes"]["window_hits"]
+    assert hits >= 50 and watched >= 50, f"{hits}, {watched} of 72 each\n{run.describe()}"
 
 
 @pytest.mark.slow

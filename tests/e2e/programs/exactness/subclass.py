@@ -2,7 +2,7 @@
 import torch
 import torch.nn.functional as F
 
-from _record import begin
+from _record import begin, status
 
 record, _ = begin()
 
@@ -26,6 +26,14 @@ class Scaled(torch.Tensor):
         return function(*(arg.twice if isinstance(arg, cls) else arg for arg in args), **(kwargs or {})) / 2
 
 
+class Watched(torch.Tensor):
+    """Has memory of its own; the same operator runs again on it, where its code is left out. A clone is an ordinary tensor."""
+    @classmethod
+    def __torch_dispatch__(cls, function, types, args=(), kwargs=None):
+        made = super().__torch_dispatch__(function, types, args, kwargs or {})
+        return made if function is torch.ops.aten.clone.default else torch.Tensor._make_subclass(cls, made)
+
+
 with torch.no_grad():
     weights = [Scaled(torch.randn(1024, 1024)) for _ in range(12)]
     for i in range(6):
@@ -36,4 +44,12 @@ with torch.no_grad():
         weights[i].copy_(torch.randn(1024, 1024))
     for i, weight in enumerate(weights):
         record.tensor(f"weight {i}", weight.twice)
+    plain, between = [weight.twice for weight in weights], status()
+    for i in range(6):
+        x = torch.randn(2, 1024).as_subclass(Watched)
+        for weight in plain:
+            x = F.relu(F.linear(x, weight)) / 8
+        record.tensor(f"watched {i}", x.clone())
+    if between:
+        record.notes["window_hits"] = [between["window_hits"], status()["window_hits"] - between["window_hits"]]
 record.save()
