@@ -80,14 +80,14 @@ def test_table_and_goals(tmp_path):
     rows = [{"scenario": "small", "scale": 1.0, "memory": share, "budget_mib": "9", "disk": 0, "rho": 0.8, "policy": policy, "seed": 1,
              "job": job, "networks": "agenet", "at": 1.0, "sent": 1.0, "done": 1 + seconds + job / 100, "status": 200, "same": True,
              "processor_s": "0.5", "read_mib": "7", "note": ""}
-            for share, policy, seconds in ((1.0, "lookahead", 0.104), (1.0, "bulk", 0.1), (0.5, "lookahead", 0.3), (0.5, "bulk", 0.4))
+            for share, policy, seconds in ((1.0, "completion", 0.104), (1.0, "bulk", 0.1), (0.5, "completion", 0.3), (0.5, "bulk", 0.4))
             for job in range(3)]
     masa_serving.write(tmp_path / "out.csv", rows[:6])
     masa_serving.write(tmp_path / "out.csv", rows[6:])
     with open(tmp_path / "out.csv", newline="", encoding="utf-8") as file:
         read = list(csv.DictReader(file))
     assert masa_serving.means(read)["small", "0.5000", "bulk"] == pytest.approx(1e3 * statistics.mean((0.4, 0.41, 0.42)), rel=1e-3)
-    assert "| lookahead | 3 of 3 | 310 | 0.76 |" in masa_serving.show(read)
+    assert "| completion | 3 of 3 | 310 | 0.76 |" in masa_serving.show(read)
     assert list(masa_serving.misses(read)) == ["small at 50%: 2.82 times the best other with all memory"]
 
 
