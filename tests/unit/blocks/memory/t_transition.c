@@ -123,7 +123,7 @@ static void no_store_is_lost(void **state)
     assert_int_equal(spill->live_bytes, 0);
 }
 
-/* The range that somebody else is in the middle of, who has no processor while this thread merely yields. */
+/* A range whose transition another thread has begun. That thread gets no processor while this one only yields. */
 static struct {
     struct swn_range *range;
     int becomes;

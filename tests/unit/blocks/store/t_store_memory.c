@@ -15,36 +15,9 @@
 #include <stdio.h>
 
 #include "tests/unit/support/archive.h"
+#include "tests/unit/support/failing_calls.h"
 #include "tests/unit/support/store_fixture.h"
 
-static struct {
-    int armed, for_ever;
-    unsigned long calls, at, fired;
-} fault;
-
-static int hit(void)
-{
-    if (!fault.armed)
-        return 0;
-    unsigned long n = ++fault.calls;
-    int now = n == fault.at || (fault.for_ever && n > fault.at);
-    fault.fired += (unsigned long)now;
-    if (now)
-        errno = ENOMEM;
-    return now;
-}
-
-/* The linker sends our archives' calls here (cmake/tests.cmake), and nobody else's. */
-#define WRAPPED(result, failed, name, parameters, arguments)                                                           \
-    result __real_##name parameters;                                                                                   \
-    result __wrap_##name parameters;                                                                                   \
-    result __wrap_##name parameters                                                                                    \
-    {                                                                                                                  \
-        return hit() ? failed : __real_##name arguments;                                                               \
-    }
-WRAPPED(void *, NULL, malloc, (size_t n), (n))
-WRAPPED(void *, NULL, calloc, (size_t n, size_t size), (n, size))
-WRAPPED(void *, NULL, realloc, (void *p, size_t n), (p, n))
 WRAPPED(void *, NULL, aligned_alloc, (size_t to, size_t n), (to, n))
 WRAPPED(int, ENOMEM, posix_memalign, (void **p, size_t to, size_t n), (p, to, n))
 WRAPPED(char *, NULL, strdup, (const char *s), (s))

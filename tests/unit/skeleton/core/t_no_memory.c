@@ -3,6 +3,7 @@
 /* wraps: malloc calloc realloc mmap mprotect memfd_create ftruncate */
 #define _GNU_SOURCE
 #include "tests/unit/support/engine_fixture.h"
+#include "tests/unit/support/failing_calls.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -25,37 +26,6 @@
 #endif
 #define NOTHING_FAILED 3 /* exit status of a child that never reached the fault */
 
-static struct {
-    _Atomic int armed;
-    _Atomic unsigned long calls, fired;
-    unsigned long at;
-    int for_ever;
-} fault;
-
-static int hit(void)
-{
-    if (!atomic_load(&fault.armed))
-        return 0;
-    unsigned long n = atomic_fetch_add(&fault.calls, 1) + 1;
-    int now = fault.at && (n == fault.at || (fault.for_ever && n > fault.at));
-    if (now) {
-        atomic_fetch_add(&fault.fired, 1);
-        errno = ENOMEM;
-    }
-    return now;
-}
-
-/* The linker sends our archives' calls here (cmake/tests.cmake), and nobody else's. */
-#define WRAPPED(result, failed, name, parameters, arguments)                                                           \
-    result __real_##name parameters;                                                                                   \
-    result __wrap_##name parameters;                                                                                   \
-    result __wrap_##name parameters                                                                                    \
-    {                                                                                                                  \
-        return hit() ? failed : __real_##name arguments;                                                               \
-    }
-WRAPPED(void *, NULL, malloc, (size_t n), (n))
-WRAPPED(void *, NULL, calloc, (size_t n, size_t size), (n, size))
-WRAPPED(void *, NULL, realloc, (void *p, size_t n), (p, n))
 WRAPPED(void *, MAP_FAILED, mmap, (void *at, size_t n, int prot, int flags, int fd, off_t off),
         (at, n, prot, flags, fd, off))
 /* Only on the way out: making a range writable again joins it to its neighbours and needs no memory. */
