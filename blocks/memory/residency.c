@@ -85,8 +85,9 @@ static void drop_extent(struct swn_residency *s, struct swn_extent_file *file, u
                         uint64_t epoch)
 {
     file->refs--;
-    /* A child forked since then still maps the extent, and children never write their parent's file. */
-    if (epoch == s->fork_epoch && file == s->spill)
+    /* A child forked since then still maps the extent, and children never write their parent's file, whose extents
+     * they have from an epoch before theirs. */
+    if (epoch == s->fork_epoch && !file->immutable)
         swn_spill_drop(file, off, size);
 }
 

@@ -15,6 +15,8 @@
 #include "base/file_io.h"
 
 #define PIECE ((size_t)4 << 20)
+/* A sixteenth of the largest file that ext4 has. */
+#define OFFSETS_MOST ((uint64_t)1 << 40)
 
 struct swn_hole {
     uint64_t off, size;
@@ -64,6 +66,11 @@ void swn_spill_close(struct swn_extent_file *f)
 int swn_spill_is_ours(const struct swn_extent_file *f)
 {
     return swn_fd_is_ours(f->fetch.fd) && swn_fd_is_ours(f->fetch.direct_fd);
+}
+
+int swn_spill_is_full(const struct swn_extent_file *f)
+{
+    return f->written_bytes && (f->tail >= OFFSETS_MOST || f->too_large);
 }
 
 static int write_all(struct swn_extent_file *f, int fd, const char *buf, size_t size, uint64_t off)
@@ -144,6 +151,8 @@ int swn_spill_write_at(struct swn_extent_file *f, const void *buf, size_t size, 
             ;
         err = write_once(f, buf, size, off);
     }
+    if (err == -EFBIG)
+        f->too_large = 1;
     return err;
 }
 
@@ -206,6 +215,8 @@ int swn_spill_reserve(struct swn_extent_file *f, size_t size, uint64_t *off)
             ;
         err = f->io->fallocate(f->io->ctx, f->fetch.fd, 0, f->tail, size);
     }
+    if (err == -EFBIG)
+        f->too_large = 1;
     if (err) {
         punch(f, f->tail, size);
         return err;
@@ -252,6 +263,13 @@ void swn_spill_drop(struct swn_extent_file *f, uint64_t off, size_t size)
 void swn_spill_defer(struct swn_extent_file *f)
 {
     f->defer = 1;
+}
+
+void swn_spill_punch_all(struct swn_extent_file *f)
+{
+    f->defer = 0;
+    while (swn_spill_punch(f))
+        ;
 }
 
 int swn_spill_punch(struct swn_extent_file *f)

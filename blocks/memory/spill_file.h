@@ -1,9 +1,9 @@
 /* blocks/memory/spill_file.h - the spill file, to which the bytes of a range are written before its pages leave.
  *
- * One unlinked file per process in the store directory. Extents are laid out one behind the other at multiples of 4096;
- * a dropped extent is punched out of the file, so its disk space is free again, although the offset still belongs to
- * its owner, which may write there again. Errors are -errno. Not thread-safe, but for swn_spill_write_at,
- * swn_spill_punch, swn_spill_drop, and the counters live_bytes and written_bytes.
+ * An unlinked file in the store directory, and another one when it is full. Extents are laid out one behind the other
+ * at multiples of 4096; a dropped extent is punched out of the file, so its disk space is free again, although the
+ * offset still belongs to its owner, which may write there again. Errors are -errno. Not thread-safe, but for
+ * swn_spill_write_at, swn_spill_punch, swn_spill_drop, and the counters live_bytes and written_bytes.
  */
 #ifndef SWN_BLOCKS_MEMORY_SPILL_FILE_H
 #define SWN_BLOCKS_MEMORY_SPILL_FILE_H
@@ -29,10 +29,12 @@ struct swn_extent_file {
     struct swn_hole *punching;      /* extents that are being punched out */
     pthread_mutex_t dropped_lock;
     pthread_cond_t punched;
-    int defer; /* see swn_spill_defer */
+    _Atomic int defer; /* see swn_spill_defer */
     _Atomic int
-        sync_err;   /* not 0: an fsync has failed, and the kernel has told it once; it may concern any dirty page */
-    char dir[4096]; /* for messages */
+        sync_err; /* not 0: an fsync has failed, and the kernel has told it once; it may concern any dirty page */
+    _Atomic int too_large;        /* the file may not grow to where the next extents lie */
+    struct swn_extent_file *next; /* its owner's */
+    char dir[4096];               /* for messages */
 };
 
 /* Makes the directory when it is missing (mode 0700) and an unlinked file in it. Refuses a directory that this user may
@@ -41,6 +43,9 @@ int swn_spill_open(struct swn_extent_file **out, const struct swn_io *io, const 
 void swn_spill_close(struct swn_extent_file *f);
 /* 0: the program has closed a descriptor of the file. Its mappings remain; nothing can be read, written or mapped. */
 int swn_spill_is_ours(const struct swn_extent_file *f);
+/* 1: another file has to take its place, as no offset is used twice, and file systems and ulimit -f limit offsets. What
+ * lies in the file stays readable. A file that has taken nothing is not full: another one would not, either. */
+int swn_spill_is_full(const struct swn_extent_file *f);
 
 /* An offset with `bytes` (a multiple of 4096) of unused space. Takes no disk space. */
 uint64_t swn_spill_lay_out(struct swn_extent_file *f, uint64_t bytes);
@@ -58,6 +63,8 @@ void swn_spill_drop(struct swn_extent_file *f, uint64_t off, size_t size);
 /* From now on dropped extents wait for swn_spill_punch: a hole takes the file system 0.5 to 2 ms, and loading a model
  * over its initial weights drops hundreds. When the file is out of room, they do not wait. */
 void swn_spill_defer(struct swn_extent_file *f);
+/* The opposite, for a file that nothing is written to any more. */
+void swn_spill_punch_all(struct swn_extent_file *f);
 /* Punches one stretch of dropped extents out of the file. 1: there may be more; 0: there was none. */
 int swn_spill_punch(struct swn_extent_file *f);
 /* Puts the file's dirty pages on the disk, and drops those of an extent from the cache. After an error, of this call or

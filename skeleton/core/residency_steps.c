@@ -20,6 +20,7 @@
 #include "skeleton/engine/subsystem.h"
 #include "skeleton/engine/weights.h"
 #include "skeleton/core/ring_size.h"
+#include "skeleton/core/write_behind.h"
 
 /* A budget that holds at least this many huge pages has chunks of that size. With smaller chunks, and so small pages, a
  * pass of GPT-2 within 28 MiB takes 1.5 times as long. With fewer huge pages than this, activations and weights have
@@ -70,6 +71,35 @@ static size_t unit_for(const struct swn_engine *e)
     while (unit > UNIT_LEAST && unit > e->budget.target / UNITS_LEAST)
         unit /= 2;
     return unit;
+}
+
+/* What lies in the full file stays there. */
+static void replace_full_spill(struct swn_engine *e)
+{
+    struct swn_extent_file *full = e->writes.spill;
+    if (swn_write_behind_bytes(e) || swn_open_spill(e))
+        return; /* later */
+    e->res.spill = e->writes.spill;
+    e->writes.spilled_before += full->written_bytes;
+    swn_write_behind_use(e, e->writes.spill);
+    swn_spill_punch_all(full);
+    full->next = e->writes.full;
+    e->writes.full = full;
+}
+
+/* Closes those that no range and no thread uses any more. */
+static void close_full_spills(struct swn_engine *e)
+{
+    struct swn_extent_file **link = &e->writes.full;
+    while (*link) {
+        struct swn_extent_file *f = *link;
+        if (f->refs || swn_write_behind_uses(e, f)) {
+            link = &f->next;
+        } else {
+            *link = f->next;
+            swn_spill_close(f);
+        }
+    }
 }
 
 static int make_pool(struct swn_engine *e)
@@ -143,6 +173,9 @@ int swn_open_pool(struct swn_engine *e)
         return -EBUSY;
     if (e->writes.spill && !swn_spill_is_ours(e->writes.spill))
         lose_spill(e);
+    if (e->writes.spill && swn_spill_is_full(e->writes.spill))
+        replace_full_spill(e);
+    close_full_spills(e);
     if (e->pool && e->writes.spill && e->fetch)
         return 0;
     int err = make_pool(e);
@@ -285,7 +318,7 @@ void swn_note_spill(struct swn_engine *e, size_t size, int err)
 {
     if (!err) {
         atomic_store(&e->life.want_hook, 1);
-    } else if (err == -EBADF) {
+    } else if (err == -EBADF || (err == -EFBIG && e->writes.spill && swn_spill_is_full(e->writes.spill))) {
         swn_open_pool(e); /* opens another file for the next range */
     } else if (err != -EBUSY) {
         char need[32];
@@ -301,7 +334,10 @@ int swn_spill_range(struct swn_engine *e, struct swn_range *r)
 {
     size_t size = r->size;
     uint64_t begin = swn_now_ns();
+    const struct swn_extent_file *file = e->writes.spill;
     int err = swn_residency_spill(&e->res, r);
+    if (err == -EFBIG && !swn_open_pool(e) && e->writes.spill != file)
+        err = swn_residency_spill(&e->res, r);
     if (!err) {
         e->writes.bytes += size;
         e->writes.ns += swn_now_ns() - begin;

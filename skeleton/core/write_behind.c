@@ -34,6 +34,7 @@ struct swn_write_behind {
     _Atomic size_t done_count;
     size_t departing; /* bytes of ranges that have begun to leave */
     struct swn_extent_file *file;
+    const struct swn_extent_file *busy_with; /* what the thread does without the lock */
     pthread_t thread;
 };
 
@@ -50,11 +51,13 @@ static void *writer(void *arg)
     for (;;) {
         struct swn_pending_write *d = b->queue;
         struct swn_extent_file *file = b->file;
+        b->busy_with = file;
         swn_unlock(&b->lock);
         if (d && !(d->err = swn_spill_write_at(d->file, d->from, d->size, d->off)))
             d->file->written_bytes += d->size; /* recalled or not: the disk was busy with it */
         int idle = !d && !swn_spill_punch(file);
         swn_lock(&b->lock);
+        b->busy_with = NULL;
         if (d) {
             if (!(b->queue = d->next))
                 b->queue_end = &b->queue;
@@ -92,10 +95,10 @@ static struct swn_write_behind *start(struct swn_engine *e)
     return b;
 }
 
-/* Uses another file if the program has closed the present one. */
-static void use_file(struct swn_write_behind *b, struct swn_extent_file *file)
+void swn_write_behind_use(struct swn_engine *e, struct swn_extent_file *file)
 {
-    if (b->file == file)
+    struct swn_write_behind *b = e->writes.behind;
+    if (!b || b->file == file)
         return;
     swn_lock(&b->lock);
     b->file = file;
@@ -103,12 +106,30 @@ static void use_file(struct swn_write_behind *b, struct swn_extent_file *file)
     swn_spill_defer(file);
 }
 
+static int has_write_to(const struct swn_pending_write *d, const struct swn_extent_file *file)
+{
+    while (d && d->file != file)
+        d = d->next;
+    return d != NULL;
+}
+
+int swn_write_behind_uses(const struct swn_engine *e, const struct swn_extent_file *file)
+{
+    struct swn_write_behind *b = e->writes.behind;
+    if (!b)
+        return 0;
+    swn_lock(&b->lock);
+    int uses = b->file == file || b->busy_with == file || has_write_to(b->queue, file) || has_write_to(b->done, file);
+    swn_unlock(&b->lock);
+    return uses;
+}
+
 int swn_write_behind_start(struct swn_engine *e, struct swn_range *r)
 {
     if (!e->writes.behind && !(e->writes.behind = start(e)))
         return -EAGAIN;
     struct swn_write_behind *b = e->writes.behind;
-    use_file(b, e->writes.spill);
+    swn_write_behind_use(e, e->writes.spill);
     struct swn_pending_write *d = calloc(1, sizeof *d);
     int err = d ? swn_residency_leave(&e->res, r) : -ENOMEM;
     if (err) {

@@ -25,6 +25,10 @@ int swn_write_behind_wait(struct swn_engine *e);
 void swn_write_behind_cancel(struct swn_engine *e, struct swn_range *r);
 /* Waits for all pending writes, and completes them. */
 void swn_write_behind_drain(struct swn_engine *e);
+/* Whether its thread does anything with the file. */
+int swn_write_behind_uses(const struct swn_engine *e, const struct swn_extent_file *file);
+/* The file takes the place of the one before, as that is full or closed. */
+void swn_write_behind_use(struct swn_engine *e, struct swn_extent_file *file);
 /* In a forked child, after swn_write_behind_drain in the parent: there is no thread. */
 void swn_write_behind_fork_child(struct swn_engine *e);
 

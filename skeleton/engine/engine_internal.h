@@ -203,8 +203,9 @@ struct swn_region_state {
 /* Writes to spill files. */
 struct swn_writes {
     struct swn_extent_file *spill;
+    struct swn_extent_file *full;    /* files that have bytes of ranges, and take no more */
     char spill_dir[PATH_MAX];        /* where spill files are made; "" before the first: the store directory */
-    uint64_t spilled_before;         /* bytes written to spill files that the program has closed */
+    uint64_t spilled_before;         /* bytes written to spill files that were in use before */
     uint64_t spill_retry;            /* allocation number before which a full disk is not tried again */
     uint64_t bytes, ns;              /* by program threads that needed room */
     struct swn_write_behind *behind; /* NULL until the first write-behind */

@@ -1,5 +1,7 @@
 """Programs that once exceeded their budget although it had room, or wrote what need not be written: exact, within the
 budget, and with no more written than has to be."""
+import resource
+
 import pytest
 
 import harness
@@ -37,6 +39,18 @@ def test_idle_model_gives_way(torch, disk):
     harness.assert_bounded(run)
     harness.assert_streamed(run)
     assert run.stats["spilled_bytes"] <= 16 * MIB, run.describe()
+
+
+def test_spill_file_that_may_not_grow(torch113, disk):
+    """Far more is written in all than a file may hold, though never as much at a time: another one takes its place, and
+    the first is gone when nothing lies in it any more."""
+    limit = 160 * MIB
+    run = harness.start(torch113, "over_budget", "made_anew", disk, where=disk / "swapped", budget=48,
+                        preexec=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))).finish()
+    assert run.rc == 0, run.describe()
+    harness.assert_same(harness.plain(torch113, "over_budget", "made_anew", disk), run)
+    assert run.stats["spilled_bytes"] > 2 * limit and run.stats["over_budget_bytes"] == 0, run.describe()
+    assert run.own_lines() == [], run.describe()
 
 
 UNTRACKED = "did not allocate"

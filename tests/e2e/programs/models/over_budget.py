@@ -60,5 +60,14 @@ def idle_model():
         record.tensor(f"busy {i}", run(busy, x))
 
 
+def made_anew():
+    """96 MiB, each time in new tensors: what leaves memory is written to new places."""
+    tensors = [torch.full((WIDTH, WIDTH // 4), float(i)) for i in range(24)]
+    for _ in range(8):
+        tensors = [tensor * 0.999 for tensor in tensors]
+    for i, tensor in enumerate(tensors):
+        record.tensor(f"{i}", tensor)
+
+
 globals()[scenario]()
 record.save()

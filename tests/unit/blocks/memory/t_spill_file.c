@@ -1,4 +1,5 @@
-/* Description: extents of the spill file: written and read back, dropped, and never half there after an error. */
+/* Description: extents of the spill file: written and read back, dropped, and never half there after an error;
+ * a file that is full. */
 #define _GNU_SOURCE
 #include <setjmp.h>
 #include <stdarg.h>
@@ -462,6 +463,28 @@ static void waits_for_a_hole(void **state)
     pthread_join(thread, NULL);
 }
 
+/* EFBIG, or offsets that file systems do not have; a file that has taken nothing is not to be replaced. */
+static void full(void **state)
+{
+    (void)state;
+    uint64_t off;
+    open_file();
+    fault.to = 1;
+    fault.err = -EFBIG;
+    assert_int_equal(write_new(file, data, MIB, &off), -EFBIG);
+    assert_int_equal(swn_spill_is_full(file), 0);
+    assert_int_equal(write_new(file, data, MIB, &off), 0);
+    assert_int_equal(swn_spill_is_full(file), 1);
+    check_back(off, data, MIB);
+    swn_spill_close(file);
+    open_file();
+    fault.calls = 1;
+    assert_int_equal(write_new(file, data, MIB, &off), 0);
+    assert_int_equal(swn_spill_is_full(file), 0);
+    swn_spill_lay_out(file, (uint64_t)1 << 40);
+    assert_int_equal(swn_spill_is_full(file), 1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -475,6 +498,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(directories, setup, teardown),
         cmocka_unit_test_setup_teardown(drops_later, setup, teardown),
         cmocka_unit_test_setup_teardown(writes_where_it_was, setup, teardown),
+        cmocka_unit_test_setup_teardown(full, setup, teardown),
         cmocka_unit_test_setup_teardown(waits_for_a_hole, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

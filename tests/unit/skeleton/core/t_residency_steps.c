@@ -1,5 +1,6 @@
 /* Description: each error of the pool and the spill file comes with the advice that helps against it; a cache that is
- * only read does not take the spill file; a disk that does not take what was stored ends the program. */
+ * only read does not take the spill file; a full spill file is replaced, and closed when nothing lies in it; a disk
+ * that does not take what was stored ends the program. */
 #define _GNU_SOURCE
 #include <setjmp.h>
 #include <stdarg.h>
@@ -160,11 +161,63 @@ static void test_other_failures_do_not(void **state)
     assert_int_equal(run_alone(writable, NULL, 20), 0);
 }
 
+#define FILE_MOST (24 * MIB)
+static int opened, closed;
+
+static ssize_t bounded_pwrite(void *ctx, int fd, const void *buf, size_t len, uint64_t off)
+{
+    return off + len > FILE_MOST ? -EFBIG : swn_io_sys.pwrite(ctx, fd, buf, len, off);
+}
+
+static int counted_open(void *ctx, const char *path, int flags, mode_t mode)
+{
+    int fd = swn_io_sys.open(ctx, path, flags, mode);
+    opened += fd >= 0;
+    return fd;
+}
+
+static int counted_close(void *ctx, int fd)
+{
+    closed++;
+    return swn_io_sys.close(ctx, fd);
+}
+
+/* Tensors made anew again and again, which always lie in new places. */
+static void full(void *unused)
+{
+    struct tensor t[8];
+    (void)unused;
+    io = swn_io_sys;
+    io.pwrite = bounded_pwrite;
+    io.open = counted_open;
+    io.close = counted_close;
+    CHECK(engine_begin(16 * MIB, SWN_CONFIG_AUTO, &io) == 0);
+    for (unsigned round = 0; round < 8; round++) {
+        for (unsigned i = 0; i < 8; i++)
+            CHECK(tensor_make(&t[i], 4 * MIB, 8 * round + i + 1));
+        for (unsigned i = 0; i < 8; i++)
+            CHECK(tensor_right(&t[i], t[i].own));
+        for (unsigned i = 0; i < 8; i++)
+            tensor_free(&t[i]);
+    }
+    struct swn_counters counters = engine_counters();
+    CHECK(!counters.over_budget_peak && counters.peak_resident <= 16 * MIB);
+    CHECK(swn_spilled_so_far(e) > 4 * FILE_MOST);
+    CHECK(opened >= 8 && opened - closed <= 4); /* two for each file */
+}
+
+static void test_full_spill_file_is_replaced(void **state)
+{
+    (void)state;
+    assert_int_equal(run_alone(full, NULL, 20), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_advice_is_for_the_cause),
                                        cmocka_unit_test(test_spill_file_beside_a_cache_that_is_only_read),
                                        cmocka_unit_test(test_what_the_disk_does_not_take_ends_the_program),
-                                       cmocka_unit_test(test_other_failures_do_not)};
+                                       cmocka_unit_test(test_other_failures_do_not),
+                                       cmocka_unit_test(test_full_spill_file_is_replaced)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
