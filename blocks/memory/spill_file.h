@@ -33,6 +33,7 @@ struct swn_extent_file {
     _Atomic int
         sync_err; /* not 0: an fsync has failed, and the kernel has told it once; it may concern any dirty page */
     _Atomic int too_large;        /* the file may not grow to where the next extents lie */
+    _Atomic int no_holes;         /* the file system keeps what is dropped */
     struct swn_extent_file *next; /* its owner's */
     char dir[4096];               /* for messages */
 };
@@ -43,8 +44,9 @@ int swn_spill_open(struct swn_extent_file **out, const struct swn_io *io, const 
 void swn_spill_close(struct swn_extent_file *f);
 /* 0: the program has closed a descriptor of the file. Its mappings remain; nothing can be read, written or mapped. */
 int swn_spill_is_ours(const struct swn_extent_file *f);
-/* 1: another file has to take its place, as no offset is used twice, and file systems and ulimit -f limit offsets. What
- * lies in the file stays readable. A file that has taken nothing is not full: another one would not, either. */
+/* 1: another file has to take its place, as no offset is used twice, and file systems and ulimit -f limit offsets; or
+ * because dropped bytes, which the file system cannot take out, would fill the disk. What lies in the file stays
+ * readable. A file that has taken nothing is not full: another one would not take it, either. */
 int swn_spill_is_full(const struct swn_extent_file *f);
 
 /* An offset with `bytes` (a multiple of 4096) of unused space. Takes no disk space. */
