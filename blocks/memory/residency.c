@@ -87,8 +87,12 @@ static void drop_extent(struct swn_residency *s, struct swn_extent_file *file, u
     file->refs--;
     /* A child forked since then still maps the extent, and children never write their parent's file, whose extents
      * they have from an epoch before theirs. */
-    if (epoch == s->fork_epoch && !file->immutable)
+    if (file->immutable)
+        return;
+    if (epoch == s->fork_epoch)
         swn_spill_drop(file, off, size);
+    else
+        swn_spill_leave(file, size);
 }
 
 /* Accounts for a range whose ordinary pages are gone. */

@@ -17,8 +17,7 @@
 #define PIECE ((size_t)4 << 20)
 /* A sixteenth of the largest file that ext4 has. */
 #define OFFSETS_MOST ((uint64_t)1 << 40)
-/* So many dropped bytes may stay on the disk where the file system makes no holes (vfat, exFAT, NFS before 4.2), and as
- * many as there are others. */
+/* So many dropped bytes may stay on the disk, and as many as there are others. */
 #define DROPPED_MOST ((uint64_t)256 << 20)
 
 struct swn_hole {
@@ -74,7 +73,7 @@ int swn_spill_is_ours(const struct swn_extent_file *f)
 int swn_spill_is_full(const struct swn_extent_file *f)
 {
     uint64_t live = f->live_bytes, most = live > DROPPED_MOST ? live : DROPPED_MOST;
-    return f->written_bytes && (f->tail >= OFFSETS_MOST || f->too_large || (f->no_holes && f->tail > live + most));
+    return f->written_bytes && (f->tail >= OFFSETS_MOST || f->too_large || f->kept_bytes > most);
 }
 
 static int write_all(struct swn_extent_file *f, int fd, const char *buf, size_t size, uint64_t off)
@@ -101,7 +100,7 @@ static int write_all(struct swn_extent_file *f, int fd, const char *buf, size_t 
 static void punch(struct swn_extent_file *f, uint64_t off, uint64_t size)
 {
     if (f->io->fallocate(f->io->ctx, f->fetch.fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, off, size) == -EOPNOTSUPP)
-        f->no_holes = 1;
+        f->kept_bytes += size; /* vfat, exFAT, NFS before 4.2 */
 }
 
 /* Punches out a hole that was just taken from the list. The caller holds the lock; it is released meanwhile. */
@@ -263,6 +262,12 @@ void swn_spill_drop(struct swn_extent_file *f, uint64_t off, size_t size)
     }
     if (!later)
         punch(f, off, size);
+}
+
+void swn_spill_leave(struct swn_extent_file *f, size_t size)
+{
+    f->live_bytes -= size;
+    f->kept_bytes += size;
 }
 
 void swn_spill_defer(struct swn_extent_file *f)

@@ -25,6 +25,7 @@ struct swn_extent_file {
     uint64_t tail;
     _Atomic uint64_t live_bytes;    /* any thread may drop an extent */
     _Atomic uint64_t written_bytes; /* and may write one */
+    _Atomic uint64_t kept_bytes;    /* dropped, but on the disk */
     struct swn_hole *dropped;       /* extents that swn_spill_punch will punch out */
     struct swn_hole *punching;      /* extents that are being punched out */
     pthread_mutex_t dropped_lock;
@@ -33,7 +34,6 @@ struct swn_extent_file {
     _Atomic int
         sync_err; /* not 0: an fsync has failed, and the kernel has told it once; it may concern any dirty page */
     _Atomic int too_large;        /* the file may not grow to where the next extents lie */
-    _Atomic int no_holes;         /* the file system keeps what is dropped */
     struct swn_extent_file *next; /* its owner's */
     char dir[4096];               /* for messages */
 };
@@ -45,7 +45,7 @@ void swn_spill_close(struct swn_extent_file *f);
 /* 0: the program has closed a descriptor of the file. Its mappings remain; nothing can be read, written or mapped. */
 int swn_spill_is_ours(const struct swn_extent_file *f);
 /* 1: another file has to take its place, as no offset is used twice, and file systems and ulimit -f limit offsets; or
- * because dropped bytes, which the file system cannot take out, would fill the disk. What lies in the file stays
+ * because dropped bytes that stay in it would fill the disk. What lies in the file stays
  * readable. A file that has taken nothing is not full: another one would not take it, either. */
 int swn_spill_is_full(const struct swn_extent_file *f);
 
@@ -62,6 +62,9 @@ int swn_spill_write_at(struct swn_extent_file *f, const void *buf, size_t size, 
 int swn_spill_reserve(struct swn_extent_file *f, size_t size, uint64_t *off);
 /* The caller promises that no process maps the extent any more. */
 void swn_spill_drop(struct swn_extent_file *f, uint64_t off, size_t size);
+/* Nobody here uses an extent any more, but a child may have it mapped: its bytes stay on the disk until the file is
+ * closed, here and there. */
+void swn_spill_leave(struct swn_extent_file *f, size_t size);
 /* From now on dropped extents wait for swn_spill_punch: a hole takes the file system 0.5 to 2 ms, and loading a model
  * over its initial weights drops hundreds. When the file is out of room, they do not wait. */
 void swn_spill_defer(struct swn_extent_file *f);
