@@ -57,7 +57,7 @@ struct swn_range {
     uint64_t extent;
     uint64_t extent_epoch; /* fork epoch in which the extent was written */
     uint64_t extent_turn;  /* changes with the extent's bytes, even if the place stays the same */
-    /* of a RESIDENT range: the file with the extent that is reserved for it, to be written there again; or NULL */
+    /* of a RESIDENT range: the file with the extent that it owns, to be written there again; or NULL */
     struct swn_extent_file *reserved_extent;
 
     int shared;      /* FILE_BACKED, and stores at addr go straight into the extent (see swn_residency_share) */

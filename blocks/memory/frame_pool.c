@@ -106,6 +106,11 @@ static void punch(const struct swn_pool *p, size_t slot)
         madvise(slot_at(p, slot), p->unit, MADV_REMOVE);
 }
 
+int swn_pool_is_limited(const struct swn_pool *p)
+{
+    return swn_file_limit_below((p->slab_count + 1) * SLAB);
+}
+
 /* Reserves addresses for more slots. */
 static int add_slab(struct swn_pool *p)
 {
@@ -118,7 +123,7 @@ static int add_slab(struct swn_pool *p)
     if (!slabs)
         return -ENOMEM;
     p->slabs = slabs;
-    if (swn_file_limit_below(n * SLAB))
+    if (swn_pool_is_limited(p))
         return -ENOMEM;
     if (!swn_fd_is_ours(p->fd) || ftruncate(p->fd, (off_t)(n * SLAB)))
         return -EBADF;

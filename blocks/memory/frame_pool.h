@@ -84,6 +84,8 @@ struct swn_chunk *swn_pool_chunk(struct swn_pool *p, uint64_t chunk);
 /* A frame with memory, for a chunk that has none: a free frame, or a new one. It has no parts yet, and is the most
  * recently used. NULL: no memory, or -EBADF where the program has closed the memfd. */
 struct swn_frame *swn_pool_take(struct swn_pool *p, uint64_t chunk, uintptr_t addr);
+/* Whether a limit on files (ulimit -f) leaves no frames but those that there are: frames are a file to the kernel. */
+int swn_pool_is_limited(const struct swn_pool *p);
 /* Whether the next frame would need new memory. */
 int swn_pool_is_full(const struct swn_pool *p);
 /* Grows whenever a frame is taken or put. */

@@ -105,9 +105,31 @@ static void pages_left(struct swn_residency *s, struct swn_range *r)
     r->size = size;
 }
 
+void swn_residency_give_up_place(struct swn_residency *s, struct swn_range *r)
+{
+    struct swn_extent_file *file = r->reserved_extent;
+    r->reserved_extent = NULL;
+    if (file)
+        drop_extent(s, file, r->extent, swn_round_up(r->len, SWN_PAGE), r->extent_epoch);
+}
+
+int swn_residency_give_up_places(struct swn_residency *s, const struct swn_extent_file *file)
+{
+    int any = 0;
+    for (struct swn_range *r = swn_arena_first(s->arena); r; r = r->next)
+        if (r->reserved_extent == file) {
+            swn_residency_give_up_place(s, r);
+            any = 1;
+        }
+    return any;
+}
+
 static void name_extent(struct swn_residency *s, struct swn_range *r, struct swn_extent_file *file, uint64_t off)
 {
-    file->refs++;
+    if (r->reserved_extent != file || r->extent != off) {
+        swn_residency_give_up_place(s, r);
+        file->refs++;
+    }
     r->reserved_extent = NULL;
     r->extent_turn = ++s->turns;
     r->file = file;
@@ -150,39 +172,43 @@ void swn_residency_stay(struct swn_range *r)
     undo(r, SWN_RESIDENT);
 }
 
-/* Whether the range alone has its extent in the spill file: no child may have it mapped, either. */
-static int has_reserved_extent(const struct swn_residency *s, const struct swn_range *r)
+/* Writes the range's bytes to its place in the spill file. It gets one if it has none, or one that a child may have
+ * mapped, or one in a file that is full. */
+static int write_to_place(struct swn_residency *s, struct swn_range *r)
 {
-    return r->reserved_extent == s->spill && r->extent_epoch == s->fork_epoch;
-}
-
-/* The offset at which the range is written, reserved if need be. */
-static uint64_t reserve_extent(struct swn_residency *s, struct swn_range *r)
-{
-    if (has_reserved_extent(s, r))
-        return r->extent;
+    size_t size = swn_round_up(r->len, SWN_PAGE);
+    int err;
+    if (r->reserved_extent == s->spill && r->extent_epoch == s->fork_epoch) {
+        err = swn_spill_write_again(s->spill, (void *)r->addr, size, r->extent);
+        if (err) { /* which drops it */
+            s->spill->refs--;
+            r->reserved_extent = NULL;
+        }
+        return err;
+    }
+    swn_residency_give_up_place(s, r);
+    uint64_t off = swn_spill_lay_out(s->spill, r->span);
+    err = swn_spill_write(s->spill, (void *)r->addr, size, off);
+    if (err)
+        return err;
+    s->spill->refs++;
     r->reserved_extent = s->spill;
-    r->extent = swn_spill_lay_out(s->spill, r->span);
+    r->extent = off;
     r->extent_epoch = s->fork_epoch;
-    return r->extent;
+    return 0;
 }
 
 int swn_residency_spill(struct swn_residency *s, struct swn_range *r)
 {
-    size_t size = swn_round_up(r->len, SWN_PAGE);
     int err = swn_residency_leave(s, r);
     if (err)
         return err;
-    uint64_t off = reserve_extent(s, r);
-    err = swn_spill_write(s->spill, (void *)r->addr, size, off);
+    err = write_to_place(s, r);
     if (err) {
         swn_residency_stay(r);
         return err;
     }
-    err = swn_residency_left(s, r, off);
-    if (err)
-        swn_spill_drop(s->spill, off, size);
-    return err;
+    return swn_residency_left(s, r, r->extent);
 }
 
 /* Frames are mapped up to the end of a range's last granule, and a child does not get what they are mapped to. Whatever
@@ -272,10 +298,14 @@ int swn_residency_unshare(struct swn_residency *s, struct swn_range *r)
     return swn_spill_sync(r->file, r->extent, swn_round_up(r->len, SWN_PAGE));
 }
 
+/* Its place in the spill file stays the range's: to write there again costs the file system less than a hole and a new
+ * place do. All such places together take no more of the disk than the budget has. */
 static void forget_extent(struct swn_residency *s, struct swn_range *r)
 {
-    drop_extent(s, r->file, r->extent, swn_round_up(r->len, SWN_PAGE), r->extent_epoch);
-    r->reserved_extent = r->filling ? NULL : r->file;
+    if (r->file == s->spill && r->extent_epoch == s->fork_epoch && !r->filling)
+        r->reserved_extent = r->file;
+    else
+        drop_extent(s, r->file, r->extent, swn_round_up(r->len, SWN_PAGE), r->extent_epoch);
     r->file = NULL;
     s->resident_bytes += r->size;
     atomic_store(&r->state, SWN_RESIDENT);
@@ -390,6 +420,7 @@ void swn_residency_free(struct swn_residency *s, struct swn_range *r, int warm)
         drop_extent(s, r->file, r->extent, size, r->extent_epoch);
     else
         s->resident_bytes -= r->size;
+    swn_residency_give_up_place(s, r);
     if (!warm)
         swn_residency_drop(s, r->addr, r->span);
     if (later)

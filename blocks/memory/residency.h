@@ -58,9 +58,14 @@ int swn_residency_scan(struct swn_residency *s, const struct swn_range *r, struc
 /* The same for `bytes` of whole pages at addr, counting only private copies. */
 int swn_residency_private(struct swn_residency *s, uintptr_t addr, size_t bytes, size_t *own);
 
-/* RESIDENT -> FILE_BACKED: writes the bytes to the spill file and drops the pages. -EBUSY: pinned, or recalled by a
- * store. */
+/* RESIDENT -> FILE_BACKED: writes the bytes to the range's place in the spill file and drops the pages. The place stays
+ * the range's when that becomes RESIDENT again. -EBUSY: pinned, or recalled by a store. */
 int swn_residency_spill(struct swn_residency *s, struct swn_range *r);
+
+/* Of a RESIDENT range: it has none from here on, and where it leaves again its bytes are written to a new one. */
+void swn_residency_give_up_place(struct swn_residency *s, struct swn_range *r);
+/* The same for all that have places in that file. 1: there were some. */
+int swn_residency_give_up_places(struct swn_residency *s, const struct swn_extent_file *file);
 
 /* The same in steps, for a caller that writes the bytes itself: _leave, and then either _left, when the bytes are at
  * `off` of the spill file, or _stay. Between the two the range reads as before, is EVICTING or, after a store,

@@ -32,7 +32,6 @@ int swn_spill_open(struct swn_extent_file **out, const struct swn_io *io, const 
         return -ENOMEM;
     f->io = io;
     pthread_mutex_init(&f->dropped_lock, NULL);
-    pthread_cond_init(&f->punched, NULL);
     int err = swn_make_dirs(dir);
     if (err) {
         free(f);
@@ -103,22 +102,6 @@ static void punch(struct swn_extent_file *f, uint64_t off, uint64_t size)
         f->kept_bytes += size; /* vfat, exFAT, NFS before 4.2 */
 }
 
-/* Punches out a hole that was just taken from the list. The caller holds the lock; it is released meanwhile. */
-static void punch_out(struct swn_extent_file *f, struct swn_hole *h)
-{
-    h->next = f->punching;
-    f->punching = h;
-    pthread_mutex_unlock(&f->dropped_lock);
-    punch(f, h->off, h->size);
-    pthread_mutex_lock(&f->dropped_lock);
-    struct swn_hole **link = &f->punching;
-    while (*link != h)
-        link = &(*link)->next;
-    *link = h->next;
-    free(h);
-    pthread_cond_broadcast(&f->punched);
-}
-
 /* The kernel reports a failed write-back to one fsync of a descriptor, and then counts the pages as clean: so a failure
  * is remembered for the shared ranges of the file. Their blocks are reserved: a full disk is no matter of theirs. */
 static int sync_file(struct swn_extent_file *f)
@@ -173,39 +156,20 @@ uint64_t swn_spill_place(struct swn_extent_file *f, size_t size)
     return swn_spill_lay_out(f, size);
 }
 
-static struct swn_hole **overlapping(struct swn_hole **list, uint64_t off, size_t size)
-{
-    struct swn_hole **link = list;
-    while (*link && ((*link)->off >= off + size || (*link)->off + (*link)->size <= off))
-        link = &(*link)->next;
-    return link;
-}
-
-/* Punches pending holes there before anything is written, and waits for those that a thread is punching. */
-static void punch_first(struct swn_extent_file *f, uint64_t off, size_t size)
-{
-    pthread_mutex_lock(&f->dropped_lock);
-    for (;;) {
-        while (*overlapping(&f->punching, off, size))
-            pthread_cond_wait(&f->punched, &f->dropped_lock);
-        struct swn_hole **link = overlapping(&f->dropped, off, size), *h = *link;
-        if (!h)
-            break;
-        *link = h->next;
-        punch_out(f, h);
-    }
-    pthread_mutex_unlock(&f->dropped_lock);
-}
-
 int swn_spill_write(struct swn_extent_file *f, const void *buf, size_t size, uint64_t off)
 {
-    punch_first(f, off, size);
+    f->live_bytes += size;
+    return swn_spill_write_again(f, buf, size, off);
+}
+
+int swn_spill_write_again(struct swn_extent_file *f, const void *buf, size_t size, uint64_t off)
+{
     int err = swn_spill_write_at(f, buf, size, off);
     if (err) {
+        f->live_bytes -= size;
         punch(f, off, size);
         return err;
     }
-    f->live_bytes += size;
     f->written_bytes += size;
     return 0;
 }
@@ -286,12 +250,14 @@ int swn_spill_punch(struct swn_extent_file *f)
 {
     pthread_mutex_lock(&f->dropped_lock);
     struct swn_hole *h = f->dropped;
-    if (h) {
+    if (h)
         f->dropped = h->next;
-        punch_out(f, h);
-    }
     pthread_mutex_unlock(&f->dropped_lock);
-    return h != NULL;
+    if (!h)
+        return 0;
+    punch(f, h->off, h->size);
+    free(h);
+    return 1;
 }
 
 int swn_spill_sync(struct swn_extent_file *f, uint64_t off, size_t size)

@@ -1,9 +1,9 @@
 /* blocks/memory/spill_file.h - the spill file, to which the bytes of a range are written before its pages leave.
  *
  * An unlinked file in the store directory, and another one when it is full. Extents are laid out one behind the other
- * at multiples of 4096; a dropped extent is punched out of the file, so its disk space is free again, although the
- * offset still belongs to its owner, which may write there again. Errors are -errno. Not thread-safe, but for
- * swn_spill_write_at, swn_spill_punch, swn_spill_drop, and the counters live_bytes and written_bytes.
+ * at multiples of 4096. Its owner may write an extent again until the owner drops it; then it is punched out of the
+ * file, so its disk space is free again. Errors are -errno. Not thread-safe, but for swn_spill_write_at,
+ * swn_spill_punch, swn_spill_drop, and the counters live_bytes and written_bytes.
  */
 #ifndef SWN_BLOCKS_MEMORY_SPILL_FILE_H
 #define SWN_BLOCKS_MEMORY_SPILL_FILE_H
@@ -27,9 +27,7 @@ struct swn_extent_file {
     _Atomic uint64_t written_bytes; /* and may write one */
     _Atomic uint64_t kept_bytes;    /* dropped, but on the disk */
     struct swn_hole *dropped;       /* extents that swn_spill_punch will punch out */
-    struct swn_hole *punching;      /* extents that are being punched out */
     pthread_mutex_t dropped_lock;
-    pthread_cond_t punched;
     _Atomic int defer; /* see swn_spill_defer */
     _Atomic int
         sync_err; /* not 0: an fsync has failed, and the kernel has told it once; it may concern any dirty page */
@@ -51,9 +49,11 @@ int swn_spill_is_full(const struct swn_extent_file *f);
 
 /* An offset with `bytes` (a multiple of 4096) of unused space. Takes no disk space. */
 uint64_t swn_spill_lay_out(struct swn_extent_file *f, uint64_t bytes);
-/* Writes `size` bytes (a multiple of 4096) from page-aligned memory to a place that is laid out, and is unwritten or
- * dropped. On error nothing is kept. The bytes are out of the page cache on return. */
+/* Writes `size` bytes (a multiple of 4096) from page-aligned memory to a place that is laid out. On error the place is
+ * dropped. The bytes are out of the page cache on return. */
 int swn_spill_write(struct swn_extent_file *f, const void *buf, size_t size, uint64_t off);
+/* The same where that has been written, and not been dropped since. */
+int swn_spill_write_again(struct swn_extent_file *f, const void *buf, size_t size, uint64_t off);
 /* The same in two steps, of which any thread may make the second: choosing a place for `size` bytes, and writing them
  * there. If the write fails, the caller drops the place. */
 uint64_t swn_spill_place(struct swn_extent_file *f, size_t size);

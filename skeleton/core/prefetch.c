@@ -379,8 +379,12 @@ static struct swn_frame *place(struct swn_engine *e, const struct swn_range *r, 
         return c->frame;
     int fresh = swn_pool_is_full(e->pool);
     f = swn_pool_take(e->pool, chunk, swn_residency_chunk_at(&e->res, r, chunk));
-    if (!f)
+    if (!f) {
+        if (swn_pool_is_limited(e->pool) && !e->said.limited++)
+            swn_say("a limit on the size of files (ulimit -f) leaves no more memory for weights that are read ahead: "
+                    "they are read through their mappings, more slowly");
         return NULL;
+    }
     say_small(e);
     e->counters.filled += fresh ? swn_pool_unit(e->pool) : 0;
     swn_pool_set_pinned(e->pool, f, kept);

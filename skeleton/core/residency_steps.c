@@ -82,6 +82,7 @@ static void replace_full_spill(struct swn_engine *e)
     e->res.spill = e->writes.spill;
     e->writes.spilled_before += full->written_bytes;
     swn_write_behind_use(e, e->writes.spill);
+    swn_residency_give_up_places(&e->res, full);
     swn_spill_punch_all(full);
     full->next = e->writes.full;
     e->writes.full = full;
@@ -320,6 +321,8 @@ void swn_note_spill(struct swn_engine *e, size_t size, int err)
         atomic_store(&e->life.want_hook, 1);
     } else if (err == -EBADF || (err == -EFBIG && e->writes.spill && swn_spill_is_full(e->writes.spill))) {
         swn_open_pool(e); /* opens another file for the next range */
+    } else if (err == -ENOSPC && e->writes.spill && swn_residency_give_up_places(&e->res, e->writes.spill)) {
+        return; /* the next range has room */
     } else if (err != -EBUSY) {
         char need[32];
         if (!e->said.full++)
@@ -336,7 +339,8 @@ int swn_spill_range(struct swn_engine *e, struct swn_range *r)
     uint64_t begin = swn_now_ns();
     const struct swn_extent_file *file = e->writes.spill;
     int err = swn_residency_spill(&e->res, r);
-    if (err == -EFBIG && !swn_open_pool(e) && e->writes.spill != file)
+    if ((err == -EFBIG && !swn_open_pool(e) && e->writes.spill != file) ||
+        (err == -ENOSPC && swn_residency_give_up_places(&e->res, file)))
         err = swn_residency_spill(&e->res, r);
     if (!err) {
         e->writes.bytes += size;

@@ -138,6 +138,7 @@ int swn_write_behind_start(struct swn_engine *e, struct swn_range *r)
     }
     *d = (struct swn_pending_write){
         .range = r, .file = e->writes.spill, .from = (void *)r->addr, .size = swn_round_up(r->len, SWN_PAGE)};
+    swn_residency_give_up_place(&e->res, r); /* a write that is recalled would leave it half written */
     d->off = swn_spill_place(d->file, d->size);
     swn_tensor_of(r)->pending_write = d;
     b->departing += r->size;

@@ -268,7 +268,8 @@ void check(const struct swn_range *r, int state)
     assert_int_equal(state_of(r), state);
     assert_memory_equal(bytes_of(r), shadow, SIZE);
     assert_int_equal(res.resident_bytes, state == SWN_RESIDENT ? r->size : 0);
-    assert_int_equal(spill->live_bytes, r->file ? SIZE : 0);
+    assert_int_equal(spill->live_bytes, r->file || r->reserved_extent ? SIZE : 0);
+    assert_int_equal(spill->refs, r->file || r->reserved_extent ? 1 : 0);
 }
 
 /* What a streamed range is to hold instead: it takes them. */

@@ -239,12 +239,53 @@ static void test_full_spill_file_is_replaced(void **state)
         assert_int_equal(run_alone(full, &cause, 20), 0);
 }
 
+/* A disk on which there is room for what is out of memory, and for little more. */
+static ssize_t crowded_pwrite(void *ctx, int fd, const void *buf, size_t len, uint64_t off)
+{
+    struct stat st;
+    CHECK(!fstat(fd, &st));
+    int is_new = lseek(fd, (off_t)off, SEEK_DATA) != (off_t)off;
+    return is_new && (size_t)st.st_blocks * 512 + len > 28 * MIB ? -ENOSPC : swn_io_sys.pwrite(ctx, fd, buf, len, off);
+}
+
+/* Tensors that come back keep their places on the disk, as long as there is room. */
+static void crowded(void *unused)
+{
+    static const enum swn_use use = SWN_USE_WRITE;
+    struct tensor t[8], *a;
+    struct swn_op op;
+    (void)unused;
+    io = swn_io_sys;
+    io.pwrite = crowded_pwrite;
+    CHECK(engine_begin(16 * MIB, SWN_CONFIG_AUTO, &io) == 0);
+    for (unsigned i = 0; i < 8; i++)
+        CHECK(tensor_make(&t[i], 4 * MIB, i + 1));
+    for (unsigned k = 0; k < 40; k++) {
+        a = &t[k * 5 % 8];
+        op_open(&op, &a, &use, 1);
+        tensor_stamp(a, a->own, 100 + k);
+        op_close(&op);
+    }
+    for (unsigned i = 0; i < 8; i++)
+        CHECK(tensor_right(&t[i], t[i].own));
+    struct swn_counters counters = engine_counters();
+    CHECK(!counters.over_budget_peak && counters.peak_resident <= 16 * MIB);
+    CHECK(swn_spilled_so_far(e) > 4 * FILE_MOST);
+}
+
+static void test_places_are_given_up_for_room(void **state)
+{
+    (void)state;
+    assert_int_equal(run_alone(crowded, NULL, 20), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_advice_is_for_the_cause),
                                        cmocka_unit_test(test_spill_file_beside_a_cache_that_is_only_read),
                                        cmocka_unit_test(test_what_the_disk_does_not_take_ends_the_program),
                                        cmocka_unit_test(test_other_failures_do_not),
-                                       cmocka_unit_test(test_full_spill_file_is_replaced)};
+                                       cmocka_unit_test(test_full_spill_file_is_replaced),
+                                       cmocka_unit_test(test_places_are_given_up_for_room)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
