@@ -100,12 +100,20 @@ static void give_up(struct swn_serving *s, struct swn_served *model)
     move_to(s, model, 0);
 }
 
-/* Whether the shared engine can do without `bytes`. */
+/* What an engine of one model has, unless its config.pbtxt says. */
+static uint64_t usual_own(const struct swn_serving *s)
+{
+    uint64_t bytes = swn_leases_most(s) / SWN_OWN_PART;
+
+    return bytes > SWN_BUDGET_UNASKED_BYTES ? bytes : SWN_BUDGET_UNASKED_BYTES;
+}
+
+/* Whether the shared engine can do without `bytes`: it keeps as much as an engine of one model has. */
 static int can_spare(const struct swn_serving *s, uint64_t bytes)
 {
     uint64_t most = swn_leases_most(s);
 
-    return bytes <= most && swn_leases_base(s, 0, most) >= bytes + most / SWN_OWN_PART;
+    return bytes <= most && swn_leases_base(s, 0, most) >= bytes + usual_own(s);
 }
 
 /* A free engine, which the model gets with `own_bytes`; 0: there is none, or the shared one would have too little. */
@@ -138,7 +146,7 @@ static void blame(struct swn_serving *s, struct swn_served *model, uint64_t now)
     model->deaths.count++;
     if (model->deaths.count < DEATHS_QUARANTINE)
         return;
-    if (!model->engine && set_apart(s, model, swn_leases_most(s) / SWN_OWN_PART)) {
+    if (!model->engine && set_apart(s, model, usual_own(s))) {
         model->is_quarantined = 1;
         swn_serve_say("model %s, version %" PRId64 ": %u engines died under it; it gets one of its own", model->name,
                       model->version, model->deaths.count);
@@ -171,12 +179,10 @@ static int own_memory(const struct swn_serving *s, const struct swn_served *mode
 {
     const struct swn_model_config *c = model->config;
 
-    *bytes = swn_leases_most(s) / SWN_OWN_PART;
-    if (*bytes < SWN_BUDGET_UNASKED_BYTES)
-        *bytes = SWN_BUDGET_UNASKED_BYTES;
+    *bytes = usual_own(s);
     for (unsigned i = 0; i < c->parameter_count; i++)
         if (strcmp(c->parameters[i].key, "memory") == 0)
-            return swn_parse_size(c->parameters[i].value, bytes) ? -EINVAL : 0;
+            return swn_parse_size(c->parameters[i].value, bytes) || *bytes < SWN_BUDGET_LEAST_BYTES ? -EINVAL : 0;
     return 0;
 }
 
@@ -195,7 +201,7 @@ static void house(struct swn_serving *s, struct swn_served *m)
     uint64_t bytes;
 
     if (own_memory(s, m, &bytes))
-        swn_models_fail(s, m, "config.pbtxt: its parameter 'memory' is no size");
+        swn_models_fail(s, m, "config.pbtxt: its parameter 'memory' is no size from 4M on, e.g. 200M");
     else if (!set_apart(s, m, bytes) && (!can_spare(s, bytes) || !is_place_coming(s)))
         swn_models_fail(s, m, "it needs an engine and memory of its own, and there is none left");
 }

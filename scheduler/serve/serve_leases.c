@@ -39,6 +39,23 @@ static uint64_t fixed(const struct swn_serving *s)
     return s->options.buffer_bytes + s->options.front_bytes;
 }
 
+/* What the engine takes at least: less than libswapnet can begin with, and it would run without its budget. What it has
+ * shown since counts too. */
+static uint64_t least_for(const struct swn_served_engine *e)
+{
+    return most_of(e->least_bytes, swn_budget_unasked(e->own_bytes));
+}
+
+/* All engines, with the buffer and the server itself. */
+static uint64_t least_of_all(const struct swn_serving *s)
+{
+    uint64_t all = fixed(s);
+
+    for (unsigned i = 0; i < SWN_ENGINES_MOST; i++)
+        all += s->engines[i].is_wanted ? least_for(&s->engines[i]) : 0;
+    return all;
+}
+
 uint64_t swn_leases_most(const struct swn_serving *s)
 {
     return s->options.memory_bytes - fixed(s);
@@ -51,7 +68,10 @@ void swn_leases_cap(struct swn_serving *s, uint64_t bytes)
 
 uint64_t swn_leases_cap_now(const struct swn_serving *s)
 {
-    return s->limits.cap_bytes ? least_of(s->limits.cap_bytes, s->options.memory_bytes) : s->options.memory_bytes;
+    uint64_t cap = s->limits.cap_bytes ? s->limits.cap_bytes : s->options.memory_bytes;
+
+    /* An engine that comes later, or has shown what it takes, may need more than a user has set before. */
+    return least_of(most_of(cap, least_of_all(s)), s->options.memory_bytes);
 }
 
 uint64_t swn_leases_budget(const struct swn_serving *s)
@@ -75,6 +95,7 @@ uint64_t swn_leases_base(const struct swn_serving *s, unsigned engine, uint64_t 
     for (unsigned i = 1; i < SWN_ENGINES_MOST; i++) {
         const struct swn_served_engine *e = &s->engines[i];
         uint64_t bytes = part < 1 ? (uint64_t)((double)e->own_bytes * part) : e->own_bytes;
+        bytes = most_of(bytes, swn_budget_unasked(e->own_bytes));
         if (i == engine)
             return bytes;
         own += e->is_wanted ? bytes : 0;
@@ -98,7 +119,7 @@ static uint64_t room_beside(const struct swn_serving *s, unsigned engine)
 /* To start with. */
 static int is_enough(const struct swn_served_engine *e)
 {
-    return e->lease_bytes && (!e->own_bytes || e->lease_bytes >= swn_budget_unasked(e->own_bytes));
+    return e->lease_bytes >= swn_budget_unasked(e->own_bytes);
 }
 
 int swn_leases_has_room(const struct swn_serving *s, unsigned engine)
@@ -136,7 +157,7 @@ static void divide(struct swn_serving *s, uint64_t now)
         if (!e->is_wanted)
             continue;
         leases[n] = (struct swn_lease){.base = swn_leases_base(s, i, total),
-                                       .least = e->least_bytes,
+                                       .least = least_for(e),
                                        .need = need_of(s, i),
                                        .bytes = e->lease_bytes,
                                        .is_busy = e->busy_ns && now - e->busy_ns < IDLE_NS};
@@ -289,7 +310,7 @@ void swn_leases_needs(const struct swn_serving *s, uint64_t now, struct swn_serv
     int is_known = now >= s->limits.short_until_ns;
 
     swn_buffer_use(s->buffer, &use);
-    *needs = (struct swn_serve_party_needs){.least_bytes = fixed(s),
+    *needs = (struct swn_serve_party_needs){.least_bytes = least_of_all(s),
                                             .demand_bytes = fixed(s),
                                             .held_bytes = fixed(s),
                                             .resident_bytes = use.used_bytes,
@@ -297,10 +318,8 @@ void swn_leases_needs(const struct swn_serving *s, uint64_t now, struct swn_serv
     for (unsigned i = 0; i < SWN_ENGINES_MOST; i++) {
         const struct swn_served_engine *e = &s->engines[i];
         int is_alive = e->link.state != SWN_ENGINE_IS_DOWN;
-        if (e->is_wanted) {
-            needs->least_bytes += most_of(e->least_bytes, swn_budget_unasked(e->own_bytes));
+        if (e->is_wanted)
             needs->demand_bytes += demand_of(s, i);
-        }
         needs->held_bytes += is_alive ? e->budget_bytes : 0;
         needs->resident_bytes += is_alive ? resident_of(e) : 0;
         needs->is_settled = needs->is_settled && is_settled(e);

@@ -1,6 +1,7 @@
 """`swapnetctl status` shows a server with its engines and models, and `set` changes its budget, with and without a daemon."""
 import json
 import os
+import signal
 import socket
 import subprocess
 import threading
@@ -78,6 +79,39 @@ def test_budget_is_set_without_a_daemon(place, tmp_path):
         assert status(place, f)["budget_bytes"] == 150 * MIB
         assert ctl(place, "set", pid, "budget=auto").returncode == 0
         wait_for(lambda: int(f.metric("swapnet_serve_engine_budget_bytes")) == most)
+
+
+def test_engines_start_again_within_the_least_budget(place, tmp_path):
+    """A part of what a worker has of --memory may be less than the library takes, and no engine may run without the library."""
+    repo = repository(tmp_path, echo="weights=400")
+    (repo / "python" / "1").mkdir(parents=True)
+    (repo / "python" / "1" / "model.py").write_text("weights=100")
+    with front(repo, env={"XDG_RUNTIME_DIR": place}) as f:
+        f.ready()
+        done = ctl(place, "set", f.process.pid, "budget=8M")
+        assert done.returncode == 1 and "at least" in done.stderr
+        most = int(f.metric("swapnet_serve_engine_budget_bytes"))
+        least = 200 * MIB - most + 2 * 8 * MIB  # as swapnet-serve(8) has it
+        assert ctl(place, "set", f.process.pid, f"budget={least}").returncode == 0
+        wait_for(lambda: int(f.metric("swapnet_serve_engine_budget_bytes")) == 2 * 8 * MIB)
+        wait_for(lambda: sum(e["budget_bytes"] for e in status(place, f)["serve"]["engines"]) == 2 * 8 * MIB)
+        for engine in status(place, f)["serve"]["engines"]:
+            os.kill(engine["pid"], signal.SIGKILL)
+        for name in "python", "echo":
+            assert f.infer(name, BODY)[0] == 200
+        f.ready()
+        assert [e["budget_bytes"] for e in status(place, f)["serve"]["engines"]] == [8 * MIB] * 2
+
+
+def test_engine_of_its_own_has_what_the_library_takes(place, tmp_path):
+    repo = repository(tmp_path, bad="die=6")
+    with front(repo, "--buffers", "24M", memory="64M", env={"XDG_RUNTIME_DIR": place}) as f:
+        f.ready()
+        assert f.metric("swapnet_serve_engine_budget_bytes") < 32 * MIB
+        assert f.infer("bad", BODY)[0] == 500
+        wait_for(lambda: "get" in f.said("engines died under it.*")[0])
+        wait_for(lambda: len(status(place, f)["serve"]["engines"]) == 2)
+        assert all(e["budget_bytes"] in (0, *range(8 * MIB, 64 * MIB)) for e in status(place, f)["serve"]["engines"])
 
 
 def test_daemon_shows_and_sets_a_server_by_its_name(place, tmp_path):

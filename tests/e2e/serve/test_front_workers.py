@@ -176,11 +176,13 @@ def test_memory_that_cannot_be_had_is_refused(tmp_path):
     repo = repository(tmp_path, echo="least=150")
     add_python(repo, "greedy", config='parameters { key: "memory" value { string_value: "150M" } }')
     add_python(repo, "wrong", config='parameters { key: "memory" value { string_value: "much" } }')
+    add_python(repo, "tiny", config='parameters { key: "memory" value { string_value: "3M" } }')
     add_python(repo, "late", config='parameters { key: "memory" value { string_value: "40M" } }')
     with front(repo, "--model-control-mode=explicit", "--load-model=echo") as f:
         f.ready()
         assert "none left" in load(f, "greedy")[1]
         assert "no size" in load(f, "wrong")[1]
+        assert "from 4M" in load(f, "tiny")[1]
         assert "cannot do without" in load(f, "late")[1]  # the shared engine refuses to shrink
         assert outputs(f.infer("echo", BODY)) == {"OUTPUT0": VALUES}
 
