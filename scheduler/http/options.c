@@ -4,6 +4,7 @@
 #include "scheduler/http/options.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -42,6 +43,7 @@ static const char help[] =
     "                                with --https-port: the certificate and its key, PEM\n"
     "      --allow-http BOOL         false: with TLS only (default: true)\n"
     "      --metrics-port PORT       /metrics there instead; --metrics-address likewise\n"
+    "      --allow-metrics BOOL      false: no /metrics (default: true)\n"
     "      --model-control-mode MODE none (default): all models are loaded; explicit: when asked for\n"
     "      --load-model NAME         with explicit, at start; several times; '*': all\n"
     "      --strict-readiness BOOL   ready only when all models are (default: true)\n"
@@ -70,11 +72,12 @@ static const char help[] =
     "  -V, --version                 show the version\n"
     "\n"
     "Other options of Triton's are taken and have no effect. Exit status: 0 when told to end; 1 when it cannot go on;\n"
-    "2 for wrong usage. See swapnet-serve(8).\n";
+    "2 for wrong usage; 3 when the repository or another file is missing or not right. See swapnet-serve(8).\n";
 
 enum kind {
     TEXT,
     NUMBER, /* least..most into an unsigned */
+    PORT,   /* a text that is such a number */
     SIZE,   /* likewise, into a uint64_t */
     HEADER_SIZE,
     BOOL,
@@ -98,15 +101,15 @@ struct option {
 static const struct option table[] = {
     {"model-repository", TEXT, AT(serving.repository), 0, 0},
     {"model-store", TEXT, AT(serving.repository), 0, 0},
-    {"memory", SIZE, AT(serving.memory_bytes), MEMORY_LEAST, INT64_MAX},
-    {"buffers", SIZE, AT(serving.buffer_bytes), BUFFERS_LEAST, INT64_MAX / 2},
-    {"http-port", TEXT, AT(http.port), 0, 0},
+    {"memory", SIZE, AT(serving.memory_bytes), MEMORY_LEAST, SWN_MEMORY_MOST_BYTES},
+    {"buffers", SIZE, AT(serving.buffer_bytes), BUFFERS_LEAST, SWN_MEMORY_MOST_BYTES},
+    {"http-port", PORT, AT(http.port), 0, 65535},
     {"http-address", TEXT, AT(http.address), 0, 0},
-    {"metrics-port", TEXT, AT(metrics_port), 0, 0},
+    {"metrics-port", PORT, AT(metrics_port), 0, 65535},
     {"metrics-address", TEXT, AT(metrics_address), 0, 0},
     {"allow-metrics", BOOL, AT(http.has_metrics), 0, 0},
     {"allow-http", BOOL, AT(has_http), 0, 0},
-    {"https-port", TEXT, AT(https_port), 0, 0},
+    {"https-port", PORT, AT(https_port), 0, 65535},
     {"https-address", TEXT, AT(https_address), 0, 0},
     {"tls-cert", TEXT, AT(tls_cert), 0, 0},
     {"tls-key", TEXT, AT(tls_key), 0, 0},
@@ -125,8 +128,8 @@ static const struct option table[] = {
     {"cascades", CASCADES, 0, 0, 0},
     {"time-error", NUMBER, AT(serving.time_error), 0, 900},
     {"queue", NUMBER, AT(serving.queue_most), 1, 65536},
-    {"body-limit", SIZE, AT(http.body_most), 1024, INT64_MAX / 2},
-    {"http-max-input-size", SIZE, AT(http.body_most), 1024, INT64_MAX / 2}, /* Triton's word */
+    {"body-limit", SIZE, AT(http.body_most), 1024, SWN_MEMORY_MOST_BYTES},
+    {"http-max-input-size", SIZE, AT(http.body_most), 1024, SWN_MEMORY_MOST_BYTES}, /* Triton's word */
     {"header-limit", HEADER_SIZE, AT(http.header_bytes), 4096, 1024 * 1024},
     {"connections", NUMBER, AT(http.connections), 16, 1000000},
     {"connections-per-address", NUMBER, AT(http.connections_per_address), 0, 1000000},
@@ -134,7 +137,7 @@ static const struct option table[] = {
     {"idle-timeout-secs", NUMBER, AT(http.idle_s), 1, 86400},
     {"header-timeout-secs", NUMBER, AT(http.header_s), 1, 86400},
     {"answer-timeout-secs", NUMBER, AT(http.answer_s), 1, 86400},
-    {"least-rate", SIZE, AT(http.least_rate), 1, INT64_MAX},
+    {"least-rate", SIZE, AT(http.least_rate), 1, SWN_MEMORY_MOST_BYTES},
     {"group-timeout-ms", NUMBER, AT(serving.group_ms), 1, 86400000},
     {"load-timeout-ms", NUMBER, AT(serving.load_ms), 1, 86400000},
     {"start-timeout-ms", NUMBER, AT(serving.start_ms), 1, 86400000},
@@ -166,13 +169,27 @@ static int take_number(const struct option *o, const char *value, unsigned scale
     return 0;
 }
 
+/* As a user would write it. */
+static const char *size_text(char to[32], uint64_t bytes)
+{
+    static const char units[] = {'T', 'G', 'M', 'K'};
+
+    for (unsigned i = 0, shift = 40; i < sizeof units; i++, shift -= 10)
+        if (bytes >> shift && !(bytes & ((UINT64_C(1) << shift) - 1))) {
+            snprintf(to, 32, "%" PRIu64 "%c", bytes >> shift, units[i]);
+            return to;
+        }
+    snprintf(to, 32, "%" PRIu64, bytes);
+    return to;
+}
+
 static int take_size(const struct option *o, const char *value, uint64_t *to)
 {
     char least[32], most[32], text[96];
 
     if (swn_parse_size(value, to) == 0 && *to >= o->least && *to <= o->most)
         return 0;
-    snprintf(text, sizeof text, "a size from %s to %s", swn_format_mib(least, o->least), swn_format_mib(most, o->most));
+    snprintf(text, sizeof text, "a size from %s to %s", size_text(least, o->least), size_text(most, o->most));
     return say_wrong(o->name, value, text);
 }
 
@@ -220,6 +237,7 @@ static int take_cascades(struct swn_serve_options *o, const char *value)
 static int take_value(struct swn_serve_options *o, const struct option *option, const char *value)
 {
     void *to = (char *)o + option->at;
+    unsigned number;
     uint64_t bytes;
     int rc;
 
@@ -231,6 +249,9 @@ static int take_value(struct swn_serve_options *o, const struct option *option, 
         return take_number(option, value, 1, to);
     case SECONDS:
         return take_number(option, value, 1000, to);
+    case PORT:
+        *(const char **)to = value;
+        return take_number(option, value, 1, &number);
     case SIZE:
         return take_size(option, value, to);
     case HEADER_SIZE:

@@ -580,6 +580,9 @@ def test_metrics_have_a_port_of_their_own(tmp_path):
     (["--memory"], "a value is missing"), (["x"], "unexpected argument"),
     (["--model-repository", "/tmp", "--memory", "64M", "--buffers", "63M"], "leaves too little"),
     (["--model-control-mode", "poll"], "use none or explicit"),
+    (["--http-port", "99999"], "--http-port '99999' is not right: use a number from 0 to 65535"), (["--http-port="], "--http-port ''"),
+    (["--metrics-port", "web"], "--metrics-port 'web'"), (["--https-port", "-1"], "--https-port '-1'"),
+    (["--header-limit", "1"], "use a size from 4K to 1M"), (["--least-rate", "0"], "use a size from 1 to 4096T"),
 ])
 def test_wrong_usage_is_said(options, said):
     done = subprocess.run([serve_front.SERVE, *options], capture_output=True, text=True, timeout=serve_front.PATIENCE_S, check=False)
