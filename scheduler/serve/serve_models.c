@@ -245,6 +245,25 @@ static int is_asked_for(const struct swn_serving *s, const char *name)
     return 0;
 }
 
+/* One that is asked for by its name and is not there is in the list with that as its reason: the server is not ready
+ * without it. */
+static int miss(struct swn_serving *s, const char *name, char why[SWN_ERRMSG])
+{
+    static const char reason[] = "no folder of that name is in the repository";
+    struct swn_served *m;
+
+    if (strcmp(name, "*") == 0 || swn_models_find(s, name, 0))
+        return 0;
+    if (!swn_repository_name_is_valid(name, strlen(name)))
+        return swn_errmsg(why, -EINVAL, "--load-model '%s' is no name of a model", name);
+    m = add(s, name, 0);
+    if (!m)
+        return swn_errmsg(why, -ENOMEM, "no memory for model '%s', or too many models", name);
+    snprintf(m->reason, sizeof m->reason, "%s", reason);
+    swn_serve_say("model %s: %s", name, reason);
+    return 0;
+}
+
 int swn_models_start(struct swn_serving *s, char why[SWN_ERRMSG])
 {
     char(*names)[SWN_REPOSITORY_NAME], said[SWN_ERRMSG];
@@ -260,7 +279,9 @@ int swn_models_start(struct swn_serving *s, char why[SWN_ERRMSG])
             add(s, names[i], 0);
     }
     free(names);
-    return 0;
+    for (size_t i = 0; rc == 0 && i < s->options.load_count; i++)
+        rc = miss(s, s->options.load[i], why);
+    return rc;
 }
 
 /* ---- with the engine ---- */

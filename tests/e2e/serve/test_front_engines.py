@@ -419,6 +419,23 @@ def test_explicit_models_are_loaded_when_asked_for(tmp_path):
         assert {(one["name"], one["version"]) for one in ready} == {("echo", "2"), ("other", "1")}
 
 
+def test_model_that_is_asked_for_and_not_there_is_missed(tmp_path):
+    repo = repository(tmp_path, echo="")
+    with front(repo, "--model-control-mode=explicit", "--load-model=echo", "--load-model=late") as f:
+        wait_for(lambda: f.get("/v2/models/echo/ready")[0] == 200)
+        f.said("model late: no folder of that name")
+        assert not f.is_ready()
+        late = json.loads(f.ask("POST", "/v2/repository/index")[2])[1]
+        assert (late["name"], late["state"]) == ("late", "UNAVAILABLE") and "no folder" in late["reason"]
+        repository(repo, late="")
+        assert f.ask("POST", "/v2/repository/models/late/load")[0] == 200
+        assert f.is_ready() and f.infer("late", BODY)[0] == 200
+    done = subprocess.run([serve_front.SERVE, "--model-repository", repo, "--memory", "200M", "--http-port", "0", "--library", "none",
+                           "--model-control-mode=explicit", "--load-model=../echo"], capture_output=True, text=True,
+                          timeout=serve_front.PATIENCE_S, check=False)
+    assert done.returncode == 3 and "no name of a model" in done.stderr
+
+
 def test_reloading_loses_no_request(tmp_path):
     repo = repository(tmp_path, echo="slow_ms=1")
     with front(repo, "--model-control-mode", "explicit", "--load-model", "*") as f:
