@@ -65,7 +65,9 @@ static int take_model(struct model *m, struct swn_lane_load *load, char *text)
         else
             rc = -EINVAL;
         if (rc)
-            swn_cli_error("'%s' of '%s' is none of rate=REQUESTS A SECOND, deadline=MILLISECONDS", part, m->name);
+            swn_cli_error("'%s' of '%s' is not right: use rate=REQUESTS A SECOND, from 0.000001 to 1000000, or "
+                          "deadline=MILLISECONDS, from 0.001 to 1000000000",
+                          part, m->name);
     }
     if (!rc && (!m->name || !(load->rate_per_s > 0))) {
         swn_cli_error("'%s' needs a rate: NAME,rate=REQUESTS A SECOND", m->name ? m->name : "");
@@ -87,8 +89,14 @@ static int take_models(struct plan *p, char **words, int n)
     p->loads = calloc((size_t)n, sizeof *p->loads);
     if (!p->models || !p->loads)
         return -ENOMEM;
-    for (int i = 0; i < n && !rc; i++)
+    for (int i = 0; i < n && !rc; i++) {
         rc = take_model(&p->models[i], &p->loads[i], words[i]);
+        for (int k = 0; k < i && !rc; k++)
+            if (strcmp(p->models[k].name, p->models[i].name) == 0) {
+                swn_cli_error("model %s is named twice: give it the sum of both rates", p->models[i].name);
+                rc = -EINVAL; /* two would have its weights in memory twice */
+            }
+    }
     return rc;
 }
 
@@ -105,6 +113,39 @@ static int take_spacing(struct plan *p, const char *value)
 static int take_size(const char *value, uint64_t *out)
 {
     return swn_parse_size(value, out) || !*out || *out > SWN_MEMORY_MOST_BYTES ? -EINVAL : 0;
+}
+
+/* What an option is called, and what it takes. */
+struct wanted {
+    int opt;
+    const char *name, *values;
+};
+
+static int say_wrong(int opt, const char *value)
+{
+    static const struct wanted all[] = {
+        {'b', "budget", "a size up to " SWN_MEMORY_MOST_TEXT ", e.g. 256M"},
+        {OPT_DISK, "disk", "a size up to " SWN_MEMORY_MOST_TEXT ", e.g. 500M"},
+        {'d', "duration", "seconds, from 0.001 to 1000000"},
+        {OPT_SEED, "seed", "a number from 0 to 1000000000"},
+        {OPT_ARRIVALS, "arrivals", "poisson, pareto or constant"},
+        {OPT_TIME_ERROR, "time-error", "a part from 0 to 0.99"},
+        {OPT_TURNS, "turns", "a number from 1 to 500"},
+        {OPT_POLICY, "policy", NULL},
+    };
+    char names[256] = "";
+    unsigned i = 0;
+    _Static_assert(SWN_LANE_REQUESTS == 500, "as --turns says");
+
+    while (all[i].opt != opt)
+        i++;
+    for (int k = 0; !all[i].values && k < SWN_LANE_POLICIES; k++) {
+        size_t length = strlen(names);
+        snprintf(names + length, sizeof names - length, "%s%s", k ? ", " : "one of ",
+                 swn_lane_policy_name((enum swn_lane_policy)k));
+    }
+    swn_cli_error("--%s '%s' is not right: use %s", all[i].name, value, all[i].values ? all[i].values : names);
+    return -EINVAL;
 }
 
 static int take_option(struct plan *p, int opt, const char *value)
@@ -135,9 +176,7 @@ static int take_option(struct plan *p, int opt, const char *value)
         p->seed = (uint64_t)seed;
     if (opt == OPT_TURNS)
         p->turns = (uint32_t)turns;
-    if (rc)
-        swn_cli_error("'%s' is not right; see 'swapnetctl help serve'", value);
-    return rc;
+    return rc ? say_wrong(opt, value) : 0;
 }
 
 /* 0; 1 when help was shown; -EINVAL, -ENOMEM. */

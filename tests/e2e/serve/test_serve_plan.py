@@ -75,8 +75,11 @@ def test_running_server_is_asked(place, tmp_path):
 
 
 @pytest.mark.parametrize("args, code, words", [
-    (["a,rate=0"], 2, "rate"), (["large"], 2, "needs a rate"), ([], 2, "from 1 to"), (["large,rate=1", "--policy", "best"], 2, "best"),
-    (["none,rate=1"], 1, "no model none"), (["large,rate=1", "--seed", "x"], 2, "x")])
+    (["a,rate=0"], 2, "rate"), (["large"], 2, "needs a rate"), ([], 2, "from 1 to"), (["large,rate=1", "--policy", "best"], 2, "--policy 'best' is not right: use one of completion"),
+    (["large,rate=1", "--turns", "501"], 2, "--turns '501' is not right: use a number from 1 to 500"),
+    (["large,rate=1", "--budget", "0"], 2, "--budget '0'"), (["large,rate=1", "large,rate=2"], 2, "named twice"),
+    (["large,rate=1e9"], 2, "to 1000000"),
+    (["none,rate=1"], 1, "no model none"), (["large,rate=1", "--seed", "x"], 2, "--seed 'x'")])
 def test_what_is_wrong_is_said(file, args, code, words):
     done = plan("-f", file, "-b", "1G", *args)
     assert done.returncode == code and words in done.stderr, done.stderr
