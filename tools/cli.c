@@ -171,6 +171,8 @@ static int show_version(int argc, char **argv)
 
 static int show_help(int argc, char **argv)
 {
+    if (argc > 1 && (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h")))
+        argv[1] = argv[0];
     if (argc > 2) {
         swn_cli_error("unexpected argument '%s'", argv[2]);
         return SWN_CLI_USAGE;

@@ -26,6 +26,10 @@ _swapnet_partition()
         mapfile -t COMPREPLY < <(compgen -W "table json csv" -- "$cur")
         return
         ;;
+    build:--encoding)
+        mapfile -t COMPREPLY < <(compgen -W "auto narrow raw" -- "$cur")
+        return
+        ;;
     build:-s | build:--store)
         mapfile -t COMPREPLY < <(compgen -d -- "$cur")
         return

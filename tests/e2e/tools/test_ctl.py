@@ -556,6 +556,7 @@ def test_help_and_version():
     assert ctl("--help").stdout == ctl("-h").stdout == overview.stdout
     assert ctl("run", "--help").stdout == ctl("help", "run").stdout
     assert ctl("list", "--help").stdout == ctl("help", "status").stdout
+    assert ctl("help", "--help").stdout == ctl("help", "-h").stdout == ctl("help", "help").stdout != ""
     version = ctl("version").stdout
     assert version.startswith("swapnetctl ") and version == ctl("--version").stdout
     number = version.split()[1]

@@ -163,6 +163,10 @@ def test_completion_knows_commands_and_options(prefix, program):
         assert options <= set(completions(prefix, program, command, *INNER.get(command, ()), "--")), command
 
 
+def test_completion_knows_encodings(prefix):
+    assert completions(prefix, "swapnet-partition", "build", "--encoding", "n") == ["narrow"]
+
+
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_manuals(program):
     """Every command is in the synopsis, and every option that its help names in its sections, by both its names."""
