@@ -213,13 +213,18 @@ static int find_versions(DIR *d, struct swn_repository_model *out, char why[SWN_
 {
     const struct swn_config_versions *policy = &out->config.versions;
     struct dirent *entry;
-    unsigned latest = policy->latest ? policy->latest : 1;
+    unsigned latest = policy->latest ? policy->latest : 1, wanted = 0, others = 0;
 
     while ((entry = readdir(d))) {
         struct swn_repository_version v;
         int folder;
-        if (swn_model_version_parse(entry->d_name, strlen(entry->d_name), &v.version) || !is_wanted(policy, v.version))
+        if (swn_model_version_parse(entry->d_name, strlen(entry->d_name), &v.version))
             continue;
+        if (!is_wanted(policy, v.version)) {
+            others++;
+            continue;
+        }
+        wanted++;
         folder = openat(dirfd(d), entry->d_name, BELOW | O_DIRECTORY);
         if (folder < 0)
             continue;
@@ -238,6 +243,9 @@ static int find_versions(DIR *d, struct swn_repository_model *out, char why[SWN_
         memmove(out->versions, out->versions + out->count - latest, latest * sizeof *out->versions);
         out->count = latest;
     }
+    if (!wanted && others)
+        return swn_errmsg(why, -EINVAL,
+                          "config.pbtxt: no version is there that version_policy names, but %u others are", others);
     if (out->count == 0)
         return swn_errmsg(why, -EINVAL, "no version of it has a file %s",
                           *out->config.file ? out->config.file : "model.pt, model.pt2, model.py or config.json");

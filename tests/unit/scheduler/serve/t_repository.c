@@ -165,6 +165,9 @@ static void test_config_chooses_versions_and_file(void **state)
     assert_int_equal(swn_repository_model(repository, "m", &model, why), 0);
     assert_int_equal(model.count, 2);
     assert_int_equal(model.versions[1].version, 3);
+    put("r/m/config.pbtxt", "version_policy: { specific { versions: [9] } }");
+    assert_int_equal(swn_repository_model(repository, "m", &model, why), -EINVAL);
+    assert_non_null(strstr(why, "version_policy names, but 3 others"));
     put("r/m/config.pbtxt", "version_policy: { latest { num_versions: 2 } }");
     assert_int_equal(swn_repository_model(repository, "m", &model, why), 0);
     assert_int_equal(model.versions[0].version, 2);
