@@ -208,8 +208,10 @@ static int take_words(struct swd_options *o, int argc, char **argv, int file_onl
         }
         if (opt == 'f' && file_only) {
             o->config_given = 1;
-            if (snprintf(o->config, sizeof o->config, "%s", optarg) >= (int)sizeof o->config)
+            if (snprintf(o->config, sizeof o->config, "%s", optarg) >= (int)sizeof o->config) {
+                swd_say("--config: the name of the file is too long");
                 return -EINVAL;
+            }
         }
         for (size_t i = 0; i < SETTINGS && !file_only; i++)
             if (settings[i].letter == opt && apply(o, &settings[i], optarg, "--"))
@@ -222,6 +224,34 @@ static int take_words(struct swd_options *o, int argc, char **argv, int file_onl
     return 0;
 }
 
+/* CPUs that are not there are left out: a program whose part has only such would be bound to none. 0 or -EINVAL. */
+static int take_present_cpus(struct swd_options *o)
+{
+    char text[4096], missing[256], rest[256];
+    FILE *f = CPU_COUNT(&o->cpus) ? fopen("/sys/devices/system/cpu/online", "re") : NULL;
+    cpu_set_t online, absent;
+    int has_line = f && fgets(text, sizeof text, f);
+
+    if (f)
+        fclose(f);
+    if (has_line)
+        text[strcspn(text, "\n")] = '\0';
+    if (!has_line || swn_cpus_parse(text, &online))
+        return 0;
+    CPU_XOR(&absent, &o->cpus, &online);
+    CPU_AND(&absent, &absent, &o->cpus);
+    if (!CPU_COUNT(&absent))
+        return 0;
+    CPU_AND(&o->cpus, &o->cpus, &online);
+    swn_cpus_format(missing, sizeof missing, &absent);
+    if (!CPU_COUNT(&o->cpus)) {
+        swd_say("cpus '%s' are not there: this machine has %s", missing, swn_cpus_format(rest, sizeof rest, &online));
+        return -EINVAL;
+    }
+    swd_say("cpus '%s' are not there: programs share %s", missing, swn_cpus_format(rest, sizeof rest, &o->cpus));
+    return 0;
+}
+
 int swd_options_take(struct swd_options *o, int argc, char **argv)
 {
     *o = (struct swd_options){
@@ -231,5 +261,5 @@ int swd_options_take(struct swd_options *o, int argc, char **argv)
         rc = take_file(o);
     if (!rc)
         rc = take_words(o, argc, argv, 0);
-    return rc;
+    return rc ? rc : take_present_cpus(o);
 }

@@ -373,9 +373,19 @@ def refuses(place, *args, code=1, **env):
 @pytest.mark.parametrize("args, part", [
     (("--total", "12x"), "total '12x'"), (("--total", "0%"), "share like 75%"), (("--policy", "fair"), "eq1, equal"),
     (("--nonsense",), "--nonsense"), (("word",), "word"), (("--cpus", "3-1"), "0-3,6"), (("--clients", "0"), "1 to 4096"),
-    (("--config", "/nonexistent"), "/nonexistent"), (("--total",), "--total")])
+    (("--config", "/nonexistent"), "/nonexistent"), (("--total",), "--total"), (("--cpus", "1023"), "'1023' are not there"),
+    (("--config", "/" + "x" * 5000), "too long")])
 def test_wrong_usage(place, args, part):
     assert part in refuses(place, *args, code=2)
+
+
+def test_cpus_that_are_not_there_are_left_out(place):
+    """A program whose part had only such CPUs had all of the machine's."""
+    cpu = min(os.sched_getaffinity(0))
+    with daemon(place, "--total", "64M", "--cpus", f"{cpu},1020-1022") as d:
+        d.answers()
+        d.process.terminate()
+        assert f"cpus '1020-1022' are not there: programs share {cpu}\n" in d.process.communicate()[1]
 
 
 def test_config_file(place, tmp_path):
