@@ -15,6 +15,7 @@
 #include <torch/version.h>
 
 #include "shim/serve/activation.h"
+#include "shim/serve/error_text.h"
 #include "shim/serve/input_check.h"
 #include "shim/serve/join_trial.h"
 #include "shim/serve/loaded_model.h"
@@ -41,11 +42,9 @@ void say(char *text, const char *what)
     snprintf(text, SWN_WIRE_ENGINE_TEXT, "%s", what);
 }
 
-/* The first line: the rest is a stack trace. */
 enum swn_engine_status failed(const std::exception &e, char *text)
 {
-    const auto *ours = dynamic_cast<const c10::Error *>(&e);
-    say(text, ours ? ours->what_without_backtrace() : e.what());
+    say(text, swn::error_text(e));
     return swn::is_out_of_memory(e) ? SWN_ENGINE_NO_MEMORY : SWN_ENGINE_FAILED;
 }
 

@@ -7,6 +7,7 @@
 
 #include <stdexcept>
 
+#include "shim/serve/error_text.h"
 #include "shim/torch/compat.h"
 
 #if SWN_HAS_EXPORT
@@ -539,7 +540,7 @@ std::unique_ptr<Program> ExportBuilder::build()
             throw;
         } catch (const std::exception &e) {
             throw std::runtime_error("the node \"" + std::string(n.name).substr(0, 100) + "\" (" +
-                                     std::string(n.target).substr(0, 100) + "): " + e.what());
+                                     std::string(n.target).substr(0, 100) + "): " + error_text(e));
         }
     }
     add_outputs();

@@ -3,6 +3,8 @@
 
 #include <stdexcept>
 
+#include "shim/serve/error_text.h"
+
 #include <caffe2/serialize/inline_container.h>
 
 namespace swn
@@ -18,7 +20,7 @@ std::unique_ptr<Program> program_from_file(const std::string &path)
     } catch (const std::exception &e) {
         throw std::runtime_error("neither a TorchScript file nor one of torch.export: it is no readable archive of "
                                  "PyTorch's: " +
-                                 std::string(e.what()).substr(0, 200));
+                                 std::string(error_text(e)).substr(0, 200));
     }
     if (exported)
         return program_from_export(path);

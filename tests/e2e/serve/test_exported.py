@@ -51,6 +51,7 @@ def test_what_does_not_fit_is_refused(run):
     assert values["statistics"].startswith("unreadable: ") and "the program changes a weight, so it has a state" in values["statistics"]
     assert values["text"].startswith("unreadable: ") and values["text"].endswith("is too long")
     assert values["cut"].startswith("unreadable: neither a TorchScript file nor one of torch.export")
+    assert "Exception raised from" not in values["cut"]  # a stack trace follows
     assert values["weights"].startswith("unreadable: neither a TorchScript file nor one of torch.export")
     assert values["compiled"].startswith("unreadable: this is a package of AOTInductor")
 
