@@ -186,6 +186,9 @@ static int own_memory(const struct swn_serving *s, const struct swn_served *mode
     return 0;
 }
 
+#define NO_OWN_SIZE "config.pbtxt: its parameter 'memory' is no size from 4M on, e.g. 200M"
+#define NO_OWN_PLACE "it needs an engine and memory of its own, and there is none left"
+
 /* One that nobody wants any more is about to end. */
 static int is_place_coming(const struct swn_serving *s)
 {
@@ -201,9 +204,23 @@ static void house(struct swn_serving *s, struct swn_served *m)
     uint64_t bytes;
 
     if (own_memory(s, m, &bytes))
-        swn_models_fail(s, m, "config.pbtxt: its parameter 'memory' is no size from 4M on, e.g. 200M");
+        swn_models_fail(s, m, NO_OWN_SIZE);
     else if (!set_apart(s, m, bytes) && (!can_spare(s, bytes) || !is_place_coming(s)))
-        swn_models_fail(s, m, "it needs an engine and memory of its own, and there is none left");
+        swn_models_fail(s, m, NO_OWN_PLACE);
+}
+
+/* A model in Python that is loaded again has what its config.pbtxt says now. */
+static void resize(struct swn_serving *s, struct swn_served *m)
+{
+    struct swn_served_engine *e = &s->engines[m->engine];
+    uint64_t bytes;
+
+    if (own_memory(s, m, &bytes))
+        swn_models_fail(s, m, NO_OWN_SIZE);
+    else if (bytes > e->own_bytes && !can_spare(s, bytes - e->own_bytes))
+        swn_models_fail(s, m, NO_OWN_PLACE);
+    else
+        e->own_bytes = bytes;
 }
 
 static void give_engines(struct swn_serving *s)
@@ -218,8 +235,8 @@ static void give_engines(struct swn_serving *s)
     }
     for (size_t i = 0; i < s->count; i++) {
         struct swn_served *m = s->models[i];
-        if (m->is_python && m->state == SWN_MODEL_WANTED && !m->engine)
-            house(s, m);
+        if (m->is_python && m->state == SWN_MODEL_WANTED)
+            (m->engine ? resize : house)(s, m);
     }
 }
 

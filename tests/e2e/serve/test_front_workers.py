@@ -172,6 +172,20 @@ def test_memory_is_given_when_another_engine_has_given_it_up(tmp_path):
         wait_for(lambda: said(log, "BUDGET")[-1] == total(f))
 
 
+def test_memory_is_what_the_config_says_that_was_loaded_last(tmp_path):
+    def config(size):
+        return f'parameters {{ key: "memory" value {{ string_value: "{size}" }} }}'
+    repo = repository(tmp_path, echo="")
+    add_python(repo, "one", config=config("20M"))
+    with front(repo, "--model-control-mode=explicit", "--load-model=echo") as f:
+        f.ready()
+        for size, error in ("20M", ""), ("40M", ""), ("160M", "none left"), ("10M", ""), ("much", "no size"), ("30M", ""):
+            (repo / "one" / "config.pbtxt").write_text(config(size))
+            status, said_why = load(f, "one")
+            assert status == (400 if error else 200) and error in said_why, (size, said_why)
+        assert outputs(f.infer("one", BODY)) == {"OUTPUT0": VALUES}
+
+
 def test_memory_that_cannot_be_had_is_refused(tmp_path):
     repo = repository(tmp_path, echo="least=150")
     add_python(repo, "greedy", config='parameters { key: "memory" value { string_value: "150M" } }')
