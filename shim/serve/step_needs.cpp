@@ -39,7 +39,7 @@ void StepNeeds::of(size_t first, size_t end, uint64_t *activation_bytes, uint64_
     *state_bytes = held_[first] - 1;
 }
 
-Meter::Meter(StepNeeds &needs, size_t steps) : needs_(needs), steps_(steps)
+Meter::Meter(StepNeeds &needs, size_t steps) : needs_(needs)
 {
     needs_.held_.resize(steps + 1);
     needs_.peak_.resize(steps + 1);

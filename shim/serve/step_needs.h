@@ -49,7 +49,6 @@ class Meter
     uint64_t own(uint64_t live) const;
 
     StepNeeds &needs_;
-    size_t steps_;
     uint64_t others_ = 0, held_ = 0, input_bytes_ = 0; /* others_: bytes alive that are not the request's */
     bool has_inputs_ = false, looks_ = true;
 };
