@@ -5,6 +5,7 @@ All ways to read meet the fault, also io_uring and memory maps, which a preload 
     none         nothing
     eio:N        the N-th read of a file's bytes fails with EIO, once; N counts from 1
     eio-after:N  that read and all that follow
+    eio-at:O     each read of the page that has a file's byte O
     short:K      each K-th read that bypasses the page cache gives half of what was asked, rounded down to 512 bytes
     stall:N:S    the N-th read waits for S seconds; others go on meanwhile
     stall-write:N:S  so does the N-th write
@@ -32,17 +33,19 @@ class Faulty(fuse.Operations):
     def __call__(self, op, path, *args):
         return super().__call__(op, self.root + path, *args)
 
-    def _meets(self, direct):
+    def _meets(self, direct, offset=0, size=0):
         with self.guard:
             self.reads += 1
             first = self.numbers[0] if self.numbers else 0
-            met = {"eio": self.reads == first, "stall": self.reads == first, "stall-write": self.reads == first, "eio-after": self.reads >= first,
+            page = first // 4096 * 4096
+            met = {"eio-at": offset < page + 4096 and page < offset + size,
+                   "eio": self.reads == first, "stall": self.reads == first, "stall-write": self.reads == first, "eio-after": self.reads >= first,
                    "short": direct and self.reads % max(first, 1) == 0}.get(self.kind, False)
             self.hits += met
         return met
 
     def read(self, path, size, offset, fh):
-        met = self.kind != "stall-write" and self._meets(fh in self.direct)
+        met = self.kind != "stall-write" and self._meets(fh in self.direct, offset, size)
         if met and self.kind.startswith("eio"):
             raise fuse.FuseOSError(errno.EIO)
         if met and self.kind == "stall":

@@ -501,6 +501,12 @@ def die_at():
 
 
 @functools.cache
+def other_version():
+    """Builds other_version.c, a preload that makes swapnetd one of another version, once per session."""
+    return _built("other_version", "-ldl")
+
+
+@functools.cache
 def malloc_meter():
     """Builds malloc_meter.c, a preload that counts what the library allocates for itself, once per session."""
     return _built("malloc_meter")

@@ -15,6 +15,7 @@ import time
 import pytest
 
 import harness
+from harness import MIB
 
 pytestmark = pytest.mark.skipif(os.getuid() != 0 or not os.path.exists("/dev/fuse"), reason="needs root and FUSE")
 PYTHON = "/usr/bin/python3"
@@ -125,6 +126,23 @@ def test_a_write_that_stalls(torch113, disk):
     assert seen.hits == 1 and seen.reads > 3 and run.rc == 0 and run.own_lines() == [], run.describe()
     harness.assert_same(run.plain, run)
     harness.assert_bounded(run)
+
+
+@pytest.mark.slow
+@pytest.mark.forked
+@pytest.mark.parametrize("how, size", [(spilled, 13 * MIB), (stored, 96 * MIB)])
+def test_any_place_cannot_be_read(torch, how, size, disk):
+    """As a bad sector: every read that has it fails, and all others are right."""
+    points = POINTS or 20
+    ended = hit = 0
+    for place in sorted(random.Random(2).sample(range(0, size, 4096), points)):
+        seen, run = how(torch, disk, f"eio-at:{place}")
+        assert_right_or_ended(seen, run)
+        assert seen.hits or run.rc == 0, run.describe()
+        hit += seen.hits > 0
+        ended += run.rc == 5
+    print(f"{torch.name} {how.__name__}: {points} places, {hit} of them read, {ended} ended the program")
+    assert ended
 
 
 @pytest.mark.slow

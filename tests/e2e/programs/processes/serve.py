@@ -28,7 +28,7 @@ expected, inferences, times = None, 0, []
 
 def tell():
     with open(report + ".new", "w") as f:
-        json.dump({"inferences": inferences, "bits": expected, "pid": os.getpid(), "times": times[-500:]}, f)
+        json.dump({"inferences": inferences, "bits": expected, "pid": os.getpid(), "times": times[-500:], "clock": time.time()}, f)
     os.replace(report + ".new", report)
 
 

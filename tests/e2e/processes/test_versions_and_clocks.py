@@ -1,0 +1,178 @@
+"""What may change while programs run: swapnetd, by one of another version; the clock; and time itself, for one that is stopped."""
+import contextlib
+import itertools
+import os
+import signal
+import socket
+import time
+
+import pytest
+
+import harness
+from daemons import Daemon, dnns, leased, plain_bits, stop, wait_for
+from harness import MIB
+
+pytestmark = [pytest.mark.usefixtures("torch113"), pytest.mark.slow]
+TOTAL = 120 * MIB
+RESTARTS = int(os.environ.get("SWAPNET_TEST_POINTS", "24"))
+DAY = 86400
+
+
+class Versions(Daemon):
+    """One of the versions in turn, from start to start."""
+    said = None
+
+    def env(self, **extra):
+        preload = {"LD_PRELOAD": str(harness.other_version()), "OTHER_VERSION": self.said} if self.said else {}
+        return super().env(**preload | extra)
+
+
+def registered(d, running):
+    """All of them have leases, of what they use, within the total."""
+    def are():
+        there = d.list()
+        return all(there.get(dnn.pid, {}).get("state") == "running" for dnn in running)
+    wait_for(are, why="they do not register")
+    assert leased(d.ask({"op": "list"})) <= TOTAL
+    for dnn in running:
+        wait_for(lambda: (now := dnn.stats())["resident_bytes"] <= now["budget_bytes"], why="it keeps more than its budget")
+
+
+def assert_speaks(d, version):
+    """It is what the test takes it for."""
+    with d.dial() as s:
+        s.sendall(b'{"op":"hello","version":1,"name":"x","minimum":1,"demand":1,"urgency":7}\n')
+        lines = s.makefile()
+        assert f'"version":{ {"newer": 2, None: 1, "older": 0}[version] }' in lines.readline()
+        told = [lines.readline() for _ in range(2 if version == "newer" else 1)]
+        assert '"op":"lease"' in told[-1] and (version == "newer") == ('"color"' in told[-1]) == ("dance" in told[0]), told
+        assert d.list()[os.getpid()]["urgency"] == (1 if version == "older" else 7)
+        s.sendall(b'{"op":"bye"}\n')
+
+
+def test_daemons_of_other_versions_in_turn(place):
+    """Each is killed, or ends. $SWAPNET_TEST_POINTS restarts, 24 without that variable."""
+    d = Versions(place, "--total", "120M")
+    versions = itertools.cycle(("newer", None, "older", "newer", "older", None))
+    try:
+        with dnns() as make:
+            running = [make(place, 16), make(place, 12)]
+            for dnn in running:
+                dnn.goes_on(2)
+            registered(d, running)
+            for restart, version in zip(range(RESTARTS), versions):
+                d.process.send_signal(signal.SIGKILL if restart % 2 else signal.SIGTERM)
+                d.process.wait(harness.HANG_S)
+                d.process.stderr.close()
+                d.said = version
+                d.start()
+                assert_speaks(d, version)
+                registered(d, running)
+                for dnn in running:
+                    dnn.goes_on(1)
+            for dnn, layers in zip(running, (16, 12)):
+                bits, err = dnn.end()
+                assert bits == plain_bits(layers)
+                assert not [line for line in err.splitlines() if "swapnetd: " in line], err
+        print(f"{RESTARTS} restarts of three versions")
+    finally:
+        d.kill()
+
+
+FAKETIME = "/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1"
+# Seconds from the real time: further and further, back behind where a program began, and back to what is right.
+JUMPS = [0, 3600, -3600, 10, -10, DAY, -DAY, 3650 * DAY, -3650 * DAY, 0.4, -0.4, 0]
+
+
+class Clock:
+    """A clock, by libfaketime, that is not the real one; CLOCK_MONOTONIC goes on, as it does in Linux when the clock is set."""
+
+    def __init__(self, directory):
+        self.file = f"{directory}/clock"
+        self.set(0)
+
+    def set(self, seconds):
+        with open(self.file + ".new", "w") as f:
+            f.write(f"{seconds:+f}")
+        os.replace(self.file + ".new", self.file)
+
+    def env(self, first=""):
+        return {"LD_PRELOAD": f"{first} {FAKETIME}".strip(), "FAKETIME_TIMESTAMP_FILE": self.file, "FAKETIME_NO_CACHE": "1",
+                "FAKETIME_DONT_FAKE_MONOTONIC": "1", "DONT_FAKE_MONOTONIC": "1"}
+
+
+class Jumping(Daemon):
+    def __init__(self, clock, *args):
+        self.clock = clock
+        super().__init__(*args)
+
+    def env(self, **extra):
+        return super().env(**self.clock.env() | extra)
+
+
+@pytest.mark.skipif(not os.path.exists(FAKETIME), reason="needs libfaketime (Debian: libfaketime)")
+def test_the_clock_jumps(place, disk):
+    """Under swapnetd and its programs, of which one loads a checkpoint while the clock is ten years behind the files' times."""
+    clock = Clock(disk)
+    d = Jumping(clock, place, "--total", "120M")
+    try:
+        with dnns() as make:
+            def begin(layers, *more):
+                return make(place, layers, *more, **clock.env(str(harness.LIBRARY)))
+            running = {begin(16): 16, begin(12, "600", f"{disk}/weights.pt"): 12}
+            for dnn in running:
+                dnn.goes_on(2)
+            for seconds in JUMPS:
+                clock.set(seconds)
+                for dnn in running:
+                    dnn.goes_on(2)
+                    away = dnn.state()["clock"] - time.time()
+                    assert abs(away - seconds) < harness.HANG_S, "the clock did not jump"
+                if seconds == -3650 * DAY:
+                    running[begin(12, "600", f"{disk}/weights.pt")] = 12
+                registered(d, running)
+            # A daemon that starts in another year than the one before finds whose leases there were.
+            d.kill()
+            clock.set(-800 * DAY)
+            d.start()
+            registered(d, running)
+            for dnn, layers in running.items():
+                assert dnn.end()[0] == plain_bits(layers)
+        print(f"{len(JUMPS) + 1} jumps")
+    finally:
+        d.kill()
+
+
+def test_stopped_for_ten_seconds(place):
+    """A program, the daemon, and all of them, as when a machine is suspended: then they go on."""
+    d = Daemon(place, "--total", "120M")
+    try:
+        with dnns() as make:
+            running = [make(place, 16), make(place, 12)]
+            for dnn in running:
+                dnn.goes_on(2)
+            registered(d, running)
+            for stopped in [running[0].pid], [d.process.pid], [d.process.pid, *(dnn.pid for dnn in running)]:
+                for pid in stopped:
+                    stop(pid)
+                try:
+                    with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as s:  # something waits for them meanwhile
+                        s.settimeout(1)
+                        s.connect(d.socket)
+                        s.sendall(b'{"op":"total","budget":%d}\n' % (TOTAL // 2))
+                    for dnn in running:
+                        if dnn.pid not in stopped:
+                            dnn.goes_on(2)
+                    time.sleep(10)
+                finally:
+                    for pid in stopped:
+                        os.kill(pid, signal.SIGCONT)
+                registered(d, running)
+                d.ask({"op": "total", "budget": TOTAL})
+                for dnn in running:
+                    dnn.goes_on(2)
+                registered(d, running)
+            for dnn, layers in zip(running, (16, 12)):
+                assert dnn.end()[0] == plain_bits(layers)
+    finally:
+        d.kill()
