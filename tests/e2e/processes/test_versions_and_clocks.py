@@ -11,11 +11,11 @@ import pytest
 import harness
 from daemons import Daemon, dnns, leased, plain_bits, stop, wait_for
 from harness import MIB
+from jumping_clock import DAY, Clock, needs_faketime
 
 pytestmark = [pytest.mark.usefixtures("torch113"), pytest.mark.slow]
 TOTAL = 120 * MIB
 RESTARTS = int(os.environ.get("SWAPNET_TEST_POINTS", "24"))
-DAY = 86400
 
 
 class Versions(Daemon):
@@ -79,26 +79,8 @@ def test_daemons_of_other_versions_in_turn(place):
         d.kill()
 
 
-FAKETIME = "/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1"
 # Seconds from the real time: further and further, back behind where a program began, and back to what is right.
 JUMPS = [0, 3600, -3600, 10, -10, DAY, -DAY, 3650 * DAY, -3650 * DAY, 0.4, -0.4, 0]
-
-
-class Clock:
-    """A clock, by libfaketime, that is not the real one; CLOCK_MONOTONIC goes on, as it does in Linux when the clock is set."""
-
-    def __init__(self, directory):
-        self.file = f"{directory}/clock"
-        self.set(0)
-
-    def set(self, seconds):
-        with open(self.file + ".new", "w") as f:
-            f.write(f"{seconds:+f}")
-        os.replace(self.file + ".new", self.file)
-
-    def env(self, first=""):
-        return {"LD_PRELOAD": f"{first} {FAKETIME}".strip(), "FAKETIME_TIMESTAMP_FILE": self.file, "FAKETIME_NO_CACHE": "1",
-                "FAKETIME_DONT_FAKE_MONOTONIC": "1", "DONT_FAKE_MONOTONIC": "1"}
 
 
 class Jumping(Daemon):
@@ -110,7 +92,7 @@ class Jumping(Daemon):
         return super().env(**self.clock.env() | extra)
 
 
-@pytest.mark.skipif(not os.path.exists(FAKETIME), reason="needs libfaketime (Debian: libfaketime)")
+@needs_faketime
 def test_the_clock_jumps(place, disk):
     """Under swapnetd and its programs, of which one loads a checkpoint while the clock is ten years behind the files' times."""
     clock = Clock(disk)
