@@ -343,9 +343,8 @@ int swn_residency_make_resident(struct swn_residency *s, struct swn_range *r, vo
         if (err)
             return err;
     } else {
-        /* An atomic no-op store gives every page its private copy, whatever other threads do to it meanwhile. */
         for (uintptr_t page = r->addr; page < r->addr + size; page += SWN_PAGE)
-            atomic_fetch_or((_Atomic unsigned char *)page, 0);
+            swn_page_touch(page);
         if (swn_residency_unmapped(s, r) < size)
             madvise((void *)r->addr, size, MADV_DOFORK);
         swn_reserve_dump((void *)r->addr, size, 1);
