@@ -7,7 +7,6 @@
 #include "base/page.h"
 
 #include <fcntl.h>
-#include <stdatomic.h>
 #include <stdint.h>
 #include <string.h>
 #include <sys/syscall.h>
@@ -34,7 +33,7 @@ int standin_pin(struct memory *m)
     if (pipe2(m->pages, O_CLOEXEC))
         return -1;
     for (unsigned i = 0; i < n; i++) {
-        swn_page_touch((uintptr_t)pages[i]); /* the driver is going to write it */
+        swn_page_touch(pages[i]); /* the driver is going to write it */
         v[i] = (struct iovec){.iov_base = (void *)pages[i], .iov_len = PAGE};
     }
     if (syscall(SYS_vmsplice, m->pages[1], v, n, 0) == (ssize_t)(n * PAGE))
