@@ -267,7 +267,7 @@ int swn_residency_share(struct swn_residency *s, struct swn_range *r)
         return 0;
     if (swn_state_of(r) == SWN_RESIDENT)
         return share_fresh(s, r);
-    if (swn_state_of(r) != SWN_FILE_BACKED || r->file != s->spill || r->extent_epoch != s->fork_epoch || r->receiving ||
+    if (swn_state_of(r) != SWN_FILE_BACKED || r->file->immutable || r->extent_epoch != s->fork_epoch || r->receiving ||
         swn_residency_unmapped(s, r) < size || r->file->sync_err)
         return -EBUSY;
     SWN_HOLD_SIGNALS();

@@ -17,7 +17,7 @@
 #define PIECE ((size_t)4 << 20)
 /* A sixteenth of the largest file that ext4 has. */
 #define OFFSETS_MOST ((uint64_t)1 << 40)
-/* So many dropped bytes may stay on the disk, and as many as there are others. */
+/* So many dropped bytes may stay on the disk, or as many as the file has others. */
 #define DROPPED_MOST ((uint64_t)256 << 20)
 
 struct swn_hole {

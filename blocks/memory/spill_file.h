@@ -43,8 +43,8 @@ void swn_spill_close(struct swn_extent_file *f);
 /* 0: the program has closed a descriptor of the file. Its mappings remain; nothing can be read, written or mapped. */
 int swn_spill_is_ours(const struct swn_extent_file *f);
 /* 1: another file has to take its place, as no offset is used twice, and file systems and ulimit -f limit offsets; or
- * because dropped bytes that stay in it would fill the disk. What lies in the file stays
- * readable. A file that has taken nothing is not full: another one would not take it, either. */
+ * because dropped bytes that stay in it would fill the disk. What lies in the file stays readable. A file that has
+ * taken nothing is not full: another one would not take more. */
 int swn_spill_is_full(const struct swn_extent_file *f);
 
 /* An offset with `bytes` (a multiple of 4096) of unused space. Takes no disk space. */

@@ -507,7 +507,9 @@ static void shares(void **state)
     assert_int_equal(swn_residency_share(&res, r), -ENOMEM);
     assert_int_equal(state_of(r), SWN_FILE_BACKED);
     assert_false(r->shared);
+    res.spill = NULL; /* also in a file that has been replaced */
     assert_int_equal(swn_residency_share(&res, r), 0);
+    res.spill = spill;
     bytes_of(r)[4] = 6;
     assert_int_equal(swn_residency_make_resident(&res, r, 0), 0);
     assert_true(bytes_of(r)[3] == 4 && bytes_of(r)[4] == 6 && bytes_of(r)[5] == 9);
