@@ -302,7 +302,7 @@ int swn_residency_unshare(struct swn_residency *s, struct swn_range *r)
  * place do. All such places together take no more of the disk than the budget has. */
 static void forget_extent(struct swn_residency *s, struct swn_range *r)
 {
-    if (r->file == s->spill && r->extent_epoch == s->fork_epoch && !r->filling)
+    if (r->file == s->spill && r->extent_epoch == s->fork_epoch && !r->filling && !s->spill_in_memory)
         r->reserved_extent = r->file;
     else
         drop_extent(s, r->file, r->extent, swn_round_up(r->len, SWN_PAGE), r->extent_epoch);

@@ -29,6 +29,7 @@ struct swn_residency {
     struct swn_arena *arena;       /* borrowed */
     struct swn_pool *pool;         /* borrowed; may be NULL until something is fetched */
     struct swn_extent_file *spill; /* borrowed; NULL: nothing can be spilled */
+    int spill_in_memory;           /* as on a tmpfs: a resident range keeps no place there */
     int pagemap_fd;                /* negative: pages cannot be inspected, nothing is ever streamed */
     uint64_t turns;                /* of extents, see blocks/memory/arena.h */
     uint64_t fork_epoch;           /* extents of an earlier epoch may be mapped by a child and are not punched out */
@@ -89,9 +90,10 @@ int swn_residency_unshare(struct swn_residency *s, struct swn_range *r);
 /* Ends the shared mapping where nothing has been stored yet: the caller writes to the extent itself. */
 int swn_residency_take_over(struct swn_residency *s, struct swn_range *r);
 
-/* FILE_BACKED -> RESIDENT: ordinary pages with the same bytes; the extent is dropped, and no frame has a part of the
- * range any more. pages: the range's new bytes, in private memory of the same size, which is moved to its address: a
- * thread that reads meanwhile finds the old bytes or the new ones. On an error `pages` still exist. */
+/* FILE_BACKED -> RESIDENT: ordinary pages with the same bytes; the extent becomes the range's place in the spill file,
+ * or is dropped, and no frame has a part of the range any more. pages: the range's new bytes, in private memory of the
+ * same size, which is moved to its address: a thread that reads meanwhile finds the old bytes or the new ones. On an
+ * error `pages` still exist. */
 int swn_residency_make_resident(struct swn_residency *s, struct swn_range *r, void *pages);
 
 /* Maps the extent again where no frame is mapped, which drops cache pages. -EBUSY: a store came, or private copies

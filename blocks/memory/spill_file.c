@@ -25,6 +25,11 @@ struct swn_hole {
     struct swn_hole *next;
 };
 
+static int punch(struct swn_extent_file *f, uint64_t off, uint64_t size)
+{
+    return f->io->fallocate(f->io->ctx, f->fetch.fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, off, size);
+}
+
 int swn_spill_open(struct swn_extent_file **out, const struct swn_io *io, const char *dir)
 {
     struct swn_extent_file *f = calloc(1, sizeof *f);
@@ -32,6 +37,7 @@ int swn_spill_open(struct swn_extent_file **out, const struct swn_io *io, const 
         return -ENOMEM;
     f->io = io;
     pthread_mutex_init(&f->dropped_lock, NULL);
+    pthread_cond_init(&f->punched, NULL);
     int err = swn_make_dirs(dir);
     if (err) {
         free(f);
@@ -48,6 +54,7 @@ int swn_spill_open(struct swn_extent_file **out, const struct swn_io *io, const 
     snprintf(self, sizeof self, "/proc/self/fd/%d", f->fetch.fd);
     int direct = io->open(io->ctx, self, O_RDWR | O_DIRECT | O_CLOEXEC, 0);
     f->fetch.direct_fd = direct < 0 ? -1 : direct;
+    f->no_holes = punch(f, 0, 4096) == -EOPNOTSUPP;
     *out = f;
     return 0;
 }
@@ -72,7 +79,12 @@ int swn_spill_is_ours(const struct swn_extent_file *f)
 int swn_spill_is_full(const struct swn_extent_file *f)
 {
     uint64_t live = f->live_bytes, most = live > DROPPED_MOST ? live : DROPPED_MOST;
-    return f->written_bytes && (f->tail >= OFFSETS_MOST || f->too_large || f->kept_bytes > most);
+    return f->tail && (f->tail >= OFFSETS_MOST || f->too_large || f->kept_bytes > most);
+}
+
+int swn_spill_is_crowded(int err)
+{
+    return err == -ENOSPC || err == -EDQUOT;
 }
 
 static int write_all(struct swn_extent_file *f, int fd, const char *buf, size_t size, uint64_t off)
@@ -94,12 +106,6 @@ static int write_all(struct swn_extent_file *f, int fd, const char *buf, size_t 
             return -EIO;
     }
     return 0;
-}
-
-static void punch(struct swn_extent_file *f, uint64_t off, uint64_t size)
-{
-    if (f->io->fallocate(f->io->ctx, f->fetch.fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, off, size) == -EOPNOTSUPP)
-        f->kept_bytes += size; /* vfat, exFAT, NFS before 4.2 */
 }
 
 /* The kernel reports a failed write-back to one fsync of a descriptor, and then counts the pages as clean: so a failure
@@ -130,14 +136,24 @@ static int write_once(struct swn_extent_file *f, const void *buf, size_t size, u
     return err;
 }
 
+/* Punches out what has been dropped, and waits for other threads that do. 0: there was nothing. */
+static int make_room(struct swn_extent_file *f)
+{
+    int any = 0;
+    while (swn_spill_punch(f))
+        any = 1;
+    pthread_mutex_lock(&f->dropped_lock);
+    for (; f->punching; any = 1)
+        pthread_cond_wait(&f->punched, &f->dropped_lock);
+    pthread_mutex_unlock(&f->dropped_lock);
+    return any;
+}
+
 int swn_spill_write_at(struct swn_extent_file *f, const void *buf, size_t size, uint64_t off)
 {
-    int err = write_once(f, buf, size, off);
-    if (err == -ENOSPC && swn_spill_punch(f)) {
-        while (swn_spill_punch(f))
-            ;
+    int err = swn_file_limit_below(off + size) ? -EFBIG : write_once(f, buf, size, off);
+    if (swn_spill_is_crowded(err) && make_room(f))
         err = write_once(f, buf, size, off);
-    }
     if (err == -EFBIG)
         f->too_large = 1;
     return err;
@@ -178,11 +194,8 @@ int swn_spill_reserve(struct swn_extent_file *f, size_t size, uint64_t *off)
 {
     /* Allocates blocks instead of leaving a hole: a store into a hole of a full disk is a SIGBUS. */
     int err = f->io->fallocate(f->io->ctx, f->fetch.fd, 0, f->tail, size);
-    if (err == -ENOSPC && swn_spill_punch(f)) {
-        while (swn_spill_punch(f))
-            ;
+    if (swn_spill_is_crowded(err) && make_room(f))
         err = f->io->fallocate(f->io->ctx, f->fetch.fd, 0, f->tail, size);
-    }
     if (err == -EFBIG)
         f->too_large = 1;
     if (err) {
@@ -217,6 +230,10 @@ static int remember(struct swn_extent_file *f, uint64_t off, size_t size)
 
 void swn_spill_drop(struct swn_extent_file *f, uint64_t off, size_t size)
 {
+    if (f->no_holes) {
+        swn_spill_leave(f, size);
+        return;
+    }
     f->live_bytes -= size;
     int later = f->defer;
     if (later) {
@@ -250,14 +267,18 @@ int swn_spill_punch(struct swn_extent_file *f)
 {
     pthread_mutex_lock(&f->dropped_lock);
     struct swn_hole *h = f->dropped;
-    if (h)
+    if (h) {
         f->dropped = h->next;
+        f->punching++;
+        pthread_mutex_unlock(&f->dropped_lock);
+        punch(f, h->off, h->size);
+        free(h);
+        pthread_mutex_lock(&f->dropped_lock);
+        f->punching--;
+        pthread_cond_broadcast(&f->punched);
+    }
     pthread_mutex_unlock(&f->dropped_lock);
-    if (!h)
-        return 0;
-    punch(f, h->off, h->size);
-    free(h);
-    return 1;
+    return h != NULL;
 }
 
 int swn_spill_sync(struct swn_extent_file *f, uint64_t off, size_t size)

@@ -20,14 +20,17 @@
 struct swn_extent_file {
     struct swn_io_file fetch; /* descriptors, owned by the file */
     int immutable;
-    size_t refs; /* ranges and fetches that use the file */
+    int no_holes; /* the file system keeps what is dropped: vfat, exFAT, NFS before 4.2 */
+    size_t refs;  /* ranges and fetches that use the file */
     const struct swn_io *io;
     uint64_t tail;
     _Atomic uint64_t live_bytes;    /* any thread may drop an extent */
     _Atomic uint64_t written_bytes; /* and may write one */
     _Atomic uint64_t kept_bytes;    /* dropped, but on the disk */
     struct swn_hole *dropped;       /* extents that swn_spill_punch will punch out */
+    unsigned punching;              /* threads that do */
     pthread_mutex_t dropped_lock;
+    pthread_cond_t punched;
     _Atomic int defer; /* see swn_spill_defer */
     _Atomic int
         sync_err; /* not 0: an fsync has failed, and the kernel has told it once; it may concern any dirty page */
@@ -43,9 +46,11 @@ void swn_spill_close(struct swn_extent_file *f);
 /* 0: the program has closed a descriptor of the file. Its mappings remain; nothing can be read, written or mapped. */
 int swn_spill_is_ours(const struct swn_extent_file *f);
 /* 1: another file has to take its place, as no offset is used twice, and file systems and ulimit -f limit offsets; or
- * because dropped bytes that stay in it would fill the disk. What lies in the file stays readable. A file that has
- * taken nothing is not full: another one would not take more. */
+ * because dropped bytes that stay in it would fill the disk. What lies in the file stays readable. An empty file is not
+ * full: what does not fit into it fits into none. */
 int swn_spill_is_full(const struct swn_extent_file *f);
+/* Whether the error says that there is no room: the disk's, or the user's. */
+int swn_spill_is_crowded(int err);
 
 /* An offset with `bytes` (a multiple of 4096) of unused space. Takes no disk space. */
 uint64_t swn_spill_lay_out(struct swn_extent_file *f, uint64_t bytes);

@@ -232,6 +232,12 @@ static int evict_one(struct swn_engine *e, const struct swn_range *spare, int ma
     if (!r)
         return -ENOMEM;
     int err = swn_spill_range(e, r);
+    /* Larger than a file may be: others are not. */
+    for (int others = 0; err == -EFBIG && others < 8; others++) {
+        swn_tensor_of(r)->last_use = e->ops.seq + 1;
+        r = victim(e, spare, force);
+        err = r ? swn_spill_range(e, r) : -ENOMEM;
+    }
     if (err == -EBUSY && ++*busy < 8) {
         swn_tensor_of(r)->last_use = e->ops.seq + 1; /* a store came in: the range is in use, look for another */
         return 0;

@@ -86,6 +86,10 @@ void swn_engine_postfork_child(void)
     e->trace = NULL;
     /* The parent's spill file stays open: the child's ranges are mapped and fetched from it. The child makes its own
      * file on demand. */
+    if (e->writes.spill) {
+        e->writes.spill->next = e->writes.full;
+        e->writes.full = e->writes.spill;
+    }
     e->writes.spill = e->res.spill = NULL;
     e->writes.spilled_before = 0;
     e->disk.row_bytes = e->disk.row_ns = 0;

@@ -30,6 +30,8 @@
  * the plan keeps only one weight in it. */
 #define UNIT_LEAST ((size_t)256 << 10)
 #define UNITS_LEAST 32
+/* Each full spill file that still has bytes of a range takes two descriptors from the program. */
+#define FULL_MOST 64
 
 int swn_open_spill(struct swn_engine *e)
 {
@@ -77,8 +79,11 @@ static size_t unit_for(const struct swn_engine *e)
 static void replace_full_spill(struct swn_engine *e)
 {
     struct swn_extent_file *full = e->writes.spill;
-    if (swn_write_behind_bytes(e) || swn_open_spill(e))
-        return; /* later */
+    unsigned others = 0;
+    for (const struct swn_extent_file *f = e->writes.full; f; f = f->next)
+        others++;
+    if (others >= FULL_MOST || swn_write_behind_bytes(e) || swn_open_spill(e))
+        return; /* perhaps later */
     e->res.spill = e->writes.spill;
     e->writes.spilled_before += full->written_bytes;
     swn_write_behind_use(e, e->writes.spill);
@@ -122,6 +127,7 @@ static int make_pool(struct swn_engine *e)
             return err;
         e->res.spill = e->writes.spill;
     }
+    e->res.spill_in_memory = swn_is_memory_backed(e->io, e->writes.spill->dir);
     swn_look_at_store_disk(e);
     if (!e->fetch) {
         int err = swn_queue_start(e);
@@ -315,21 +321,26 @@ int swn_frame_cancel_one(struct swn_engine *e)
     return 0;
 }
 
+int swn_spill_again(struct swn_engine *e, int err)
+{
+    const struct swn_extent_file *file = e->writes.spill;
+    if (err == -EBADF || (err == -EFBIG && file && swn_spill_is_full(file)))
+        return !swn_open_pool(e) && e->writes.spill != file;
+    return swn_spill_is_crowded(err) && file && swn_residency_give_up_places(&e->res, file);
+}
+
 void swn_note_spill(struct swn_engine *e, size_t size, int err)
 {
     if (!err) {
         atomic_store(&e->life.want_hook, 1);
-    } else if (err == -EBADF || (err == -EFBIG && e->writes.spill && swn_spill_is_full(e->writes.spill))) {
-        swn_open_pool(e); /* opens another file for the next range */
-    } else if (err == -ENOSPC && e->writes.spill && swn_residency_give_up_places(&e->res, e->writes.spill)) {
-        return; /* the next range has room */
-    } else if (err != -EBUSY) {
+    } else if (err != -EBUSY && err != -EBADF) {
         char need[32];
         if (!e->said.full++)
             swn_say(
                 "cannot write %s more to the store directory %s: %s; memory may exceed the budget until there is room",
                 swn_format_mib(need, size), e->writes.spill_dir, strerror(-err));
-        e->writes.spill_retry = e->counters.allocs + 64;
+        if (err != -EFBIG) /* which smaller ranges may not meet */
+            e->writes.spill_retry = e->counters.allocs + 64;
     }
 }
 
@@ -337,10 +348,8 @@ int swn_spill_range(struct swn_engine *e, struct swn_range *r)
 {
     size_t size = r->size;
     uint64_t begin = swn_now_ns();
-    const struct swn_extent_file *file = e->writes.spill;
     int err = swn_residency_spill(&e->res, r);
-    if ((err == -EFBIG && !swn_open_pool(e) && e->writes.spill != file) ||
-        (err == -ENOSPC && swn_residency_give_up_places(&e->res, file)))
+    if (err && swn_spill_again(e, err))
         err = swn_residency_spill(&e->res, r);
     if (!err) {
         e->writes.bytes += size;

@@ -25,6 +25,8 @@ int swn_make_resident(struct swn_engine *e, struct swn_range *r, void *pages);
  * stored is lost, or will be. -errno: the mapping stays. */
 int swn_unshare(struct swn_engine *e, struct swn_range *r);
 int swn_spill_range(struct swn_engine *e, struct swn_range *r);
+/* After a write to the spill file that failed: 1 if there is another file now, or room. */
+int swn_spill_again(struct swn_engine *e, int err);
 /* Updates the state after a spill of `size` bytes that ended with err. */
 void swn_note_spill(struct swn_engine *e, size_t size, int err);
 /* Frees the frames that have bytes of r only: r has other bytes now, or is gone. */

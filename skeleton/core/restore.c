@@ -43,6 +43,8 @@ int swn_restore_share(struct swn_engine *e, struct swn_range *r)
         return err;
     swn_frames_forget(e, r);
     err = swn_residency_share(&e->res, r);
+    if (err && swn_spill_again(e, err))
+        err = swn_residency_share(&e->res, r);
     if (!err)
         atomic_store(&e->life.want_hook, 1);
     return err;

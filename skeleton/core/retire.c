@@ -120,6 +120,7 @@ static void retire(struct swn_engine *e, const char *why)
     e->plan.planned = e->plan.dirty = 0;
     for (struct swn_range *r = swn_arena_first(e->arena); r; r = r->next)
         swn_write_behind_cancel(e, r);
+    swn_residency_give_up_places(&e->res, e->writes.spill);
     e->res.spill = NULL; /* nothing can leave */
     uint64_t seq = e->ops.seq, until = swn_now_ns() + PATIENCE_NS;
     swn_unlock(&e->lock);

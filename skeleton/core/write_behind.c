@@ -168,9 +168,12 @@ static void arrived(struct swn_engine *e, struct swn_pending_write *d)
         swn_residency_stay(r);
     else if (!(err = swn_residency_left(&e->res, r, d->off)) && swn_is_weight(r))
         e->weights.resident_bytes -= size;
-    swn_note_spill(e, size, err);
-    if (err)
+    if (err) { /* other writes have failed with it; who needs the room tries again, and says so if that fails, too */
         swn_spill_drop(d->file, d->off, d->size);
+        swn_spill_again(e, err);
+    } else {
+        swn_note_spill(e, size, 0);
+    }
     free(d);
 }
 

@@ -87,8 +87,10 @@ static void hand_over(struct swn_fill *f)
     pthread_cond_broadcast(&f->changed);
 }
 
+/* Engine lock held. */
 static void destroy(struct swn_fill *f)
 {
+    f->file->refs--;
     munmap(f->pieces[0].bytes, 2 * f->most);
     swn_engine_count_small(-(long long)(2 * f->most));
     pthread_cond_destroy(&f->changed);
@@ -105,6 +107,7 @@ static struct swn_fill *create(struct swn_engine *e, const struct swn_range *r, 
         return NULL;
     }
     f->file = r->file;
+    f->file->refs++;
     f->addr = r->addr;
     f->extent = r->extent;
     f->len = r->len;
@@ -184,8 +187,8 @@ void swn_fill_end(struct swn_fill *f, int made)
         f->range->filling = 0;
         pthread_cond_broadcast(&e->changed);
     }
-    if (f->err)
+    if (f->err && !swn_spill_again(e, f->err))
         swn_note_spill(e, f->len, f->err);
-    swn_unlock(&e->lock);
     destroy(f);
+    swn_unlock(&e->lock);
 }

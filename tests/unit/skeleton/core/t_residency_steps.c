@@ -239,44 +239,104 @@ static void test_full_spill_file_is_replaced(void **state)
         assert_int_equal(run_alone(full, &cause, 20), 0);
 }
 
+static int crowded_err = -ENOSPC;
+
 /* A disk on which there is room for what is out of memory, and for little more. */
 static ssize_t crowded_pwrite(void *ctx, int fd, const void *buf, size_t len, uint64_t off)
 {
     struct stat st;
     CHECK(!fstat(fd, &st));
     int is_new = lseek(fd, (off_t)off, SEEK_DATA) != (off_t)off;
-    return is_new && (size_t)st.st_blocks * 512 + len > 28 * MIB ? -ENOSPC : swn_io_sys.pwrite(ctx, fd, buf, len, off);
+    return is_new && (size_t)st.st_blocks * 512 + len > 72 * MIB ? crowded_err
+                                                                 : swn_io_sys.pwrite(ctx, fd, buf, len, off);
 }
 
 /* Tensors that come back keep their places on the disk, as long as there is room. */
-static void crowded(void *unused)
+static void crowded(void *err)
 {
     static const enum swn_use use = SWN_USE_WRITE;
-    struct tensor t[8], *a;
+    struct tensor t[24], *a;
     struct swn_op op;
-    (void)unused;
+    crowded_err = *(int *)err;
     io = swn_io_sys;
     io.pwrite = crowded_pwrite;
-    CHECK(engine_begin(16 * MIB, SWN_CONFIG_AUTO, &io) == 0);
-    for (unsigned i = 0; i < 8; i++)
+    CHECK(engine_begin(64 * MIB, SWN_CONFIG_AUTO, &io) == 0);
+    for (unsigned i = 0; i < 24; i++)
         CHECK(tensor_make(&t[i], 4 * MIB, i + 1));
-    for (unsigned k = 0; k < 40; k++) {
-        a = &t[k * 5 % 8];
+    for (unsigned k = 0; k < 120; k++) {
+        a = &t[k * 7 % 24];
         op_open(&op, &a, &use, 1);
         tensor_stamp(a, a->own, 100 + k);
         op_close(&op);
     }
-    for (unsigned i = 0; i < 8; i++)
+    for (unsigned i = 0; i < 24; i++)
         CHECK(tensor_right(&t[i], t[i].own));
     struct swn_counters counters = engine_counters();
-    CHECK(!counters.over_budget_peak && counters.peak_resident <= 16 * MIB);
-    CHECK(swn_spilled_so_far(e) > 4 * FILE_MOST);
+    CHECK(!counters.over_budget_peak && counters.peak_resident <= 64 * MIB);
+    CHECK(swn_spilled_so_far(e) > 4 * 72 * MIB);
 }
 
 static void test_places_are_given_up_for_room(void **state)
 {
     (void)state;
-    assert_int_equal(run_alone(crowded, NULL, 20), 0);
+    int errors[] = {-ENOSPC, -EDQUOT};
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(run_alone(crowded, &errors[i], 20), 0);
+}
+
+/* The last of what lay in the file is gone when it turns out to be full. */
+static void full_and_empty(void *unused)
+{
+    struct tensor t[8];
+    (void)unused;
+    io = swn_io_sys;
+    io.pwrite = bounded_pwrite;
+    CHECK(engine_begin(16 * MIB, SWN_CONFIG_AUTO, &io) == 0);
+    for (unsigned round = 0; round < 40; round++) {
+        for (unsigned i = 0; i < 5; i++)
+            CHECK(tensor_make(&t[i], 4 * MIB, 8 * round + i + 1) && tensor_right(&t[i], t[i].own));
+        for (unsigned i = 0; i < 5; i++)
+            tensor_free(&t[i]);
+    }
+    CHECK(!engine_counters().over_budget_peak && swn_spilled_so_far(e) > FILE_MOST);
+}
+
+static void test_full_spill_file_is_closed_when_it_is_empty(void **state)
+{
+    (void)state;
+    assert_int_equal(run_alone(full_and_empty, NULL, 20), 0);
+}
+
+/* A tensor that fits into no file stays in memory, is said once, and does not keep others there. */
+static void too_large(void *unused)
+{
+    struct tensor big, t[8];
+    char said[4096] = "";
+    FILE *file = tmpfile();
+    (void)unused;
+    io = swn_io_sys;
+    io.pwrite = bounded_pwrite;
+    CHECK(file && engine_begin(48 * MIB, SWN_CONFIG_AUTO, &io) == 0 && !redirect_stderr(fileno(file)));
+    CHECK(tensor_make(&big, FILE_MOST + 4 * MIB, 1));
+    for (unsigned round = 0; round < 8; round++) {
+        for (unsigned i = 0; i < 8; i++)
+            CHECK(tensor_make(&t[i], 4 * MIB, 8 * round + i + 2));
+        for (unsigned i = 0; i < 8; i++) {
+            CHECK(tensor_right(&t[i], t[i].own));
+            tensor_free(&t[i]);
+        }
+    }
+    CHECK(tensor_right(&big, big.own));
+    CHECK(!engine_counters().over_budget_peak && swn_spilled_so_far(e) > 4 * 4 * MIB);
+    rewind(file);
+    CHECK(fread(said, 1, sizeof said - 1, file) > 0 && strstr(said, "File too large"));
+    CHECK(!strstr(strstr(said, "File too large") + 1, "File too large"));
+}
+
+static void test_tensor_that_fits_into_no_file(void **state)
+{
+    (void)state;
+    assert_int_equal(run_alone(too_large, NULL, 20), 0);
 }
 
 int main(void)
@@ -286,6 +346,8 @@ int main(void)
                                        cmocka_unit_test(test_what_the_disk_does_not_take_ends_the_program),
                                        cmocka_unit_test(test_other_failures_do_not),
                                        cmocka_unit_test(test_full_spill_file_is_replaced),
+                                       cmocka_unit_test(test_full_spill_file_is_closed_when_it_is_empty),
+                                       cmocka_unit_test(test_tensor_that_fits_into_no_file),
                                        cmocka_unit_test(test_places_are_given_up_for_room)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
