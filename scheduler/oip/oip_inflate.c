@@ -165,7 +165,9 @@ static int feed(struct swn_inflate *z, const unsigned char *from, size_t bytes, 
 {
     int more = 0;
 
-    while (!z->has_ended && (bytes || more)) {
+    while (z->has_ended ? bytes && z->coding == SWN_CODING_GZIP : bytes || more) {
+        if (z->has_ended && inflateReset(&z->stream) != Z_OK) /* another member follows: RFC 1952, 2.2 */
+            return failed(z, -EBADMSG);
         int rc = step(z, &from, &bytes, to, room, used, &more);
         if (rc < 0)
             return failed(z, rc);

@@ -29,18 +29,24 @@ static int fill(void **state)
     return 0;
 }
 
-static size_t pack(int window_bits)
+/* Some bytes of it, behind what is packed already; returns the end. */
+static size_t pack_part(size_t from, size_t bytes, int window_bits, size_t at)
 {
     z_stream stream = {0};
 
     assert_int_equal(deflateInit2(&stream, 6, Z_DEFLATED, window_bits, 8, Z_DEFAULT_STRATEGY), Z_OK);
-    stream.next_in = plain;
-    stream.avail_in = BYTES;
-    stream.next_out = packed;
-    stream.avail_out = sizeof packed;
+    stream.next_in = plain + from;
+    stream.avail_in = (uInt)bytes;
+    stream.next_out = packed + at;
+    stream.avail_out = (uInt)(sizeof packed - at);
     assert_int_equal(deflate(&stream, Z_FINISH), Z_STREAM_END);
     assert_int_equal(deflateEnd(&stream), Z_OK);
     return sizeof packed - stream.avail_out;
+}
+
+static size_t pack(int window_bits)
+{
+    return pack_part(0, BYTES, window_bits, 0);
 }
 
 /* Inflates what is packed in pieces. `to` has just `room` bytes, so that a sanitizer sees one too much. */
@@ -142,6 +148,23 @@ static void test_streams_that_end_early_or_go_on_are_refused(void **state)
     }
 }
 
+/* As `cat a.gz b.gz` makes them. */
+static void test_gzip_may_have_several_members(void **state)
+{
+    static const size_t cuts[] = {0, 1, BYTES / 3, BYTES - 1, BYTES}, pieces[] = {1, 7, 100, sizeof packed};
+
+    (void)state;
+    for (size_t c = 0; c < sizeof cuts / sizeof *cuts; c++) {
+        size_t bytes = pack_part(cuts[c], BYTES - cuts[c], 31, pack_part(0, cuts[c], 31, 0));
+        for (size_t p = 0; p < sizeof pieces / sizeof *pieces; p++) {
+            assert_int_equal(unpack(SWN_CODING_GZIP, bytes, pieces[p], BYTES), 0);
+            assert_int_equal(unpack(SWN_CODING_GZIP, bytes - 1, pieces[p], BYTES), -EBADMSG);
+            packed[bytes] = 'x';
+            assert_int_equal(unpack(SWN_CODING_GZIP, bytes + 1, pieces[p], BYTES), -EBADMSG);
+        }
+    }
+}
+
 static void test_damaged_streams_are_refused_or_whole(void **state)
 {
     uint64_t seed = 8;
@@ -198,6 +221,7 @@ int main(void)
         cmocka_unit_test(test_what_does_not_fit_is_refused_at_once),
         cmocka_unit_test(test_a_bomb_takes_no_more_than_its_room),
         cmocka_unit_test(test_streams_that_end_early_or_go_on_are_refused),
+        cmocka_unit_test(test_gzip_may_have_several_members),
         cmocka_unit_test(test_damaged_streams_are_refused_or_whole),
         cmocka_unit_test(test_parts_are_compressed_as_one_stream),
         cmocka_unit_test(test_codings_are_known_by_their_names),
