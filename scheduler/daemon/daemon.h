@@ -18,7 +18,7 @@ struct swd_options {
     enum swn_divide_policy policy;
     char socket[PATH_MAX];
     int socket_given;
-    char group[64]; /* members of this group may connect; "": only the daemon's user and root */
+    gid_t group;    /* its members may connect; (gid_t)-1: only the daemon's user and root */
     cpu_set_t cpus; /* to be divided among the DNNs; empty: leave their affinity alone */
     uint64_t clients, clients_per_user;
     char config[PATH_MAX];

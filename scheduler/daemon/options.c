@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <getopt.h>
+#include <grp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -72,9 +73,10 @@ static int set_socket(struct swd_options *o, const char *value)
 
 static int set_group(struct swd_options *o, const char *value)
 {
-    if (!*value || strlen(value) >= sizeof o->group)
+    const struct group *g = getgrnam(value);
+    if (!g)
         return -EINVAL;
-    strcpy(o->group, value);
+    o->group = g->gr_gid;
     return 0;
 }
 
@@ -109,7 +111,7 @@ static const struct setting {
     {"policy", 'p', set_policy, "eq1, equal or minmax"},
     {"cpus", 'c', set_cpus, "a list of CPUs like 0-3,6"},
     {"socket", 'S', set_socket, "an absolute path"},
-    {"group", 'g', set_group, "the name of a group"},
+    {"group", 'g', set_group, "the name of a group that this machine has"},
     {"clients", 256, set_clients, "a number from 1 to 4096"},
     {"clients-per-user", 257, set_per_user, "a number from 1 to 4096"},
 };
@@ -254,8 +256,12 @@ static int take_present_cpus(struct swd_options *o)
 
 int swd_options_take(struct swd_options *o, int argc, char **argv)
 {
-    *o = (struct swd_options){
-        .share = 0.75, .policy = SWN_DIVIDE_MINMAX, .clients = 256, .clients_per_user = 200, .config = DEFAULT_CONFIG};
+    *o = (struct swd_options){.share = 0.75,
+                              .policy = SWN_DIVIDE_MINMAX,
+                              .clients = 256,
+                              .clients_per_user = 200,
+                              .config = DEFAULT_CONFIG,
+                              .group = (gid_t)-1};
     int rc = take_words(o, argc, argv, 1);
     if (!rc)
         rc = take_file(o);

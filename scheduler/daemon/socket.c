@@ -2,7 +2,6 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
-#include <grp.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
@@ -65,29 +64,16 @@ static int lock(const char *path)
     return flock(lock_fd, LOCK_EX | LOCK_NB) ? -errno : 0;
 }
 
-static int group_id(const char *name, gid_t *out)
-{
-    struct group *g = getgrnam(name);
-    if (!g)
-        return -ENOENT;
-    *out = g->gr_gid;
-    return 0;
-}
-
 static int bind_to(struct swd *d, const char *path)
 {
     struct sockaddr_un sa;
     struct stat st;
-    gid_t gid = (gid_t)-1;
+    gid_t gid = d->options.group;
     int rc = swn_control_address(&sa, path);
     if (rc)
         return rc;
     if (!lstat(path, &st) && (!S_ISSOCK(st.st_mode) || (unlink(path) && errno != ENOENT)))
         return -EADDRINUSE;
-    if (d->options.group[0] && (rc = group_id(d->options.group, &gid))) {
-        swd_say("there is no group '%s'", d->options.group);
-        return rc;
-    }
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0)
         return -errno;

@@ -374,7 +374,8 @@ def refuses(place, *args, code=1, **env):
     (("--total", "12x"), "total '12x'"), (("--total", "0%"), "share like 75%"), (("--policy", "fair"), "eq1, equal"),
     (("--nonsense",), "--nonsense"), (("word",), "word"), (("--cpus", "3-1"), "0-3,6"), (("--clients", "0"), "1 to 4096"),
     (("--config", "/nonexistent"), "/nonexistent"), (("--total",), "--total"), (("--cpus", "1023"), "'1023' are not there"),
-    (("--config", "/" + "x" * 5000), "too long")])
+    (("--config", "/" + "x" * 5000), "too long"),
+    (("--group", "nosuch"), "a group that this machine has")])
 def test_wrong_usage(place, args, part):
     assert part in refuses(place, *args, code=2)
 
