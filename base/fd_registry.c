@@ -11,7 +11,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define PAGE 4096
+#define PAGE ((size_t)4096)
 #define CHUNK 256
 #define CHUNKS 4096 /* a million numbers; descriptors above are not registered */
 
@@ -66,7 +66,7 @@ static int is_taken(int fd)
 /* By system calls, as the shim interposes these functions, too. */
 static void pin(struct id *id, int fd)
 {
-    void *page = (void *)syscall(SYS_mmap, NULL, PAGE, PROT_NONE, MAP_PRIVATE, fd, 0);
+    void *page = (void *)syscall(SYS_mmap, NULL, PAGE, PROT_NONE, MAP_PRIVATE, fd, (off_t)0);
     atomic_store(&id->pin, page == MAP_FAILED ? NULL : page);
 }
 

@@ -99,8 +99,15 @@ static void ring_exit(void *ctx, struct io_uring *ring)
     (void)ctx, (void)ring;
 }
 
+static int make_hole(void *ctx, int fd, int mode, uint64_t off, uint64_t len)
+{
+    (void)ctx, (void)fd, (void)mode, (void)off, (void)len;
+    return 0;
+}
+
 const struct swn_io swn_sim_disk_io = {.open = open_file,
                                        .close = close_file,
+                                       .fallocate = make_hole,
                                        .pwrite = write_some,
                                        .fsync = sync_file,
                                        .fadvise = forget,
