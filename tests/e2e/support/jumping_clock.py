@@ -3,7 +3,7 @@ import os
 
 import pytest
 
-FAKETIME = "/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1"
+FAKETIME = f"/usr/lib/{os.uname().machine}-linux-gnu/faketime/libfaketimeMT.so.1"
 DAY = 86400
 needs_faketime = pytest.mark.skipif(not os.path.exists(FAKETIME), reason="needs libfaketime (Debian: libfaketime)")
 
