@@ -206,7 +206,7 @@ def tensors_of(server):
 def test_activations_of_requests_at_once_stay_within_memory(torch, tmp_path):
     """Each tensor of a request has 8 MiB, which is more than all weights: three are alive at most, and one while it is set
     aside. The engine has room for one request that runs and for the states of few, and is never asked for more."""
-    pixels, count, at_once, memory = 512, 3, 8, 108
+    pixels, count, at_once, memory = 512, 3, 8, 140
     (tmp_path / "store").mkdir()
     folder = tmp_path / "models" / "convs" / "1"
     folder.mkdir(parents=True)
@@ -215,7 +215,7 @@ def test_activations_of_requests_at_once_stay_within_memory(torch, tmp_path):
 
     def client(server, number):
         answers[number] = ask_for_map(server, tmp_path, number % count, pixels)
-    with serving(torch, tmp_path, "--buffers", "32M", "--policy", "batch", "--connections", "16", "--queue", "32", "--trace", trace,
+    with serving(torch, tmp_path, "--buffers", "64M", "--policy", "batch", "--connections", "16", "--queue", "32", "--trace", trace,
                  memory=f"{memory}M") as server:
         server.ready()
         before = tensors_of(server)
