@@ -259,8 +259,7 @@ void swn_spill_defer(struct swn_extent_file *f)
 void swn_spill_punch_all(struct swn_extent_file *f)
 {
     f->defer = 0;
-    while (swn_spill_punch(f))
-        ;
+    make_room(f);
 }
 
 int swn_spill_punch(struct swn_extent_file *f)

@@ -54,14 +54,20 @@ int swn_open_spill(struct swn_engine *e)
     return err;
 }
 
-void swn_look_at_store_disk(struct swn_engine *e)
+int swn_look_at_store_disk(struct swn_engine *e)
 {
+    enum { UNKNOWN, ON_DISK, IN_MEMORY };
     const char *dir = e->writes.spill_dir[0] ? e->writes.spill_dir : e->config.store_dir; /* that is written to */
-    if (!atomic_exchange(&e->disk.looked_at, 1) && swn_is_memory_backed(e->io, dir))
+    int medium = atomic_load(&e->disk.looked_at);
+    if (medium != UNKNOWN)
+        return medium == IN_MEMORY;
+    medium = swn_is_memory_backed(e->io, dir) ? IN_MEMORY : ON_DISK;
+    if (atomic_exchange(&e->disk.looked_at, medium) == UNKNOWN && medium == IN_MEMORY)
         swn_say(
             "the store directory %s lies in memory (tmpfs, or an overlay over it): what is written there to keep the "
             "budget takes memory all the same; set SWAPNET_STORE to a directory on a disk",
             dir);
+    return medium == IN_MEMORY;
 }
 
 /* The size of a chunk in bytes of addresses. */
@@ -127,8 +133,7 @@ static int make_pool(struct swn_engine *e)
             return err;
         e->res.spill = e->writes.spill;
     }
-    e->res.spill_in_memory = swn_is_memory_backed(e->io, e->writes.spill->dir);
-    swn_look_at_store_disk(e);
+    e->res.spill_in_memory = swn_look_at_store_disk(e);
     if (!e->fetch) {
         int err = swn_queue_start(e);
         if (err)

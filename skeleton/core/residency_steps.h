@@ -15,8 +15,8 @@ int swn_open_pool(struct swn_engine *e);
 int swn_open_spill(struct swn_engine *e);
 /* What a user can do about an error of swn_open_pool, to go behind its text. */
 const char *swn_pool_advice(int err);
-/* Prints once if the store directory keeps written bytes in memory. Any lock may be held. */
-void swn_look_at_store_disk(struct swn_engine *e);
+/* Whether the store directory keeps written bytes in memory, which is said once. Any lock may be held. */
+int swn_look_at_store_disk(struct swn_engine *e);
 /* Bytes that this process has written to spill files. */
 uint64_t swn_spilled_so_far(const struct swn_engine *e);
 /* pages: as for swn_residency_make_resident. */

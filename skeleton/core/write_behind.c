@@ -168,7 +168,7 @@ static void arrived(struct swn_engine *e, struct swn_pending_write *d)
         swn_residency_stay(r);
     else if (!(err = swn_residency_left(&e->res, r, d->off)) && swn_is_weight(r))
         e->weights.resident_bytes -= size;
-    if (err) { /* other writes have failed with it; who needs the room tries again, and says so if that fails, too */
+    if (err) { /* the thread that needs the room writes again, and reports that error */
         swn_spill_drop(d->file, d->off, d->size);
         swn_spill_again(e, err);
     } else {

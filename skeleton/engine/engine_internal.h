@@ -220,7 +220,7 @@ struct swn_disk_state {
      * them (row_waiters of them now). */
     uint64_t row_bytes, row_ns, rows_since_ns;
     unsigned row_waiters;
-    _Atomic int looked_at;
+    _Atomic int looked_at; /* what swn_look_at_store_disk found; 0: not yet */
 };
 
 /* Whether the source is likely to get a read of `bytes` registered soon after its extent number `after`. */
