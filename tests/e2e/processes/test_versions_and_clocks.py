@@ -38,6 +38,17 @@ def registered(d, running):
         wait_for(lambda: (now := dnn.stats())["resident_bytes"] <= now["budget_bytes"], why="it keeps more than its budget")
 
 
+@contextlib.contextmanager
+def two_running(d, place):
+    """Two programs, each with its number of layers, that compute and have leases."""
+    with dnns() as make:
+        layers = {make(place, 16): 16, make(place, 12): 12}
+        for dnn in layers:
+            dnn.goes_on(2)
+        registered(d, layers)
+        yield layers
+
+
 def assert_speaks(d, version):
     """It is what the test takes it for."""
     with d.dial() as s:
@@ -55,11 +66,7 @@ def test_daemons_of_other_versions_in_turn(place):
     d = Versions(place, "--total", "120M")
     versions = itertools.cycle(("newer", None, "older", "newer", "older", None))
     try:
-        with dnns() as make:
-            running = [make(place, 16), make(place, 12)]
-            for dnn in running:
-                dnn.goes_on(2)
-            registered(d, running)
+        with two_running(d, place) as running:
             for restart, version in zip(range(RESTARTS), versions):
                 d.process.send_signal(signal.SIGKILL if restart % 2 else signal.SIGTERM)
                 d.process.wait(harness.HANG_S)
@@ -70,7 +77,7 @@ def test_daemons_of_other_versions_in_turn(place):
                 registered(d, running)
                 for dnn in running:
                     dnn.goes_on(1)
-            for dnn, layers in zip(running, (16, 12)):
+            for dnn, layers in running.items():
                 bits, err = dnn.end()
                 assert bits == plain_bits(layers)
                 assert not [line for line in err.splitlines() if "swapnetd: " in line], err
@@ -129,12 +136,8 @@ def test_stopped_for_ten_seconds(place):
     """A program, the daemon, and all of them, as when a machine is suspended: then they go on."""
     d = Daemon(place, "--total", "120M")
     try:
-        with dnns() as make:
-            running = [make(place, 16), make(place, 12)]
-            for dnn in running:
-                dnn.goes_on(2)
-            registered(d, running)
-            for stopped in [running[0].pid], [d.process.pid], [d.process.pid, *(dnn.pid for dnn in running)]:
+        with two_running(d, place) as running:
+            for stopped in [next(iter(running)).pid], [d.process.pid], [d.process.pid, *(dnn.pid for dnn in running)]:
                 for pid in stopped:
                     stop(pid)
                 try:
@@ -154,7 +157,7 @@ def test_stopped_for_ten_seconds(place):
                 for dnn in running:
                     dnn.goes_on(2)
                 registered(d, running)
-            for dnn, layers in zip(running, (16, 12)):
+            for dnn, layers in running.items():
                 assert dnn.end()[0] == plain_bits(layers)
     finally:
         d.kill()

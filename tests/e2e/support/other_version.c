@@ -1,7 +1,7 @@
 /* other_version.c - a preload that makes swapnetd one of another version. $OTHER_VERSION is "newer": it says version 2,
- * a message that nobody knows before each lease, and a field that nobody knows in it; or "older": it says version 0,
- * and does not know half of the fields that it hears. Steps that change a message keep its length, as callers count
- * what they sent. */
+ * sends an unknown message before each lease, and an unknown field in it; or "older": it says version 0, and ignores
+ * half of the fields that clients send. Steps that change a message keep its length, as callers count what they sent.
+ */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stdlib.h>
