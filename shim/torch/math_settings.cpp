@@ -5,15 +5,20 @@
 #include <ATen/Parallel.h>
 #include <dlfcn.h>
 
+#include <algorithm>
 #include <vector>
 
 #include "shim/torch/compat.h"
 #include "shim/torch/fp_control.h"
 
-// Not all libraries follow PyTorch's number, and a program can give them another one.
-uint64_t swn_library_threads()
+namespace
 {
-    using count_fn = int (*)();
+
+using count_fn = int (*)();
+
+// Not all libraries follow PyTorch's number, and a program can give them another one.
+const std::vector<count_fn> &library_counts()
+{
     static const std::vector<count_fn> counts = [] {
         std::vector<count_fn> found;
         for (const char *name :
@@ -22,10 +27,25 @@ uint64_t swn_library_threads()
                 found.push_back(reinterpret_cast<count_fn>(function));
         return found;
     }();
+    return counts;
+}
+
+} // namespace
+
+uint64_t swn_library_threads()
+{
     uint64_t all = 0;
-    for (count_fn count : counts)
+    for (count_fn count : library_counts())
         all = all * 65599 + static_cast<uint64_t>(count());
     return all;
+}
+
+unsigned swn_most_threads()
+{
+    int most = at::get_num_threads();
+    for (count_fn count : library_counts())
+        most = std::max(most, count());
+    return static_cast<unsigned>(most);
 }
 
 std::array<int64_t, 9> swn_math_settings()

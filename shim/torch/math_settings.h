@@ -8,6 +8,9 @@
 // The math libraries' thread counts, combined into one number.
 uint64_t swn_library_threads();
 
+// The most threads with which PyTorch or a math library computes an operator.
+unsigned swn_most_threads();
+
 // Equal as long as nobody changes a setting: precisions, libraries in use, threads, this thread's control word.
 std::array<int64_t, 9> swn_math_settings();
 

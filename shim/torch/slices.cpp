@@ -130,6 +130,7 @@ bool right_slices(swn_op *op, unsigned arg, const swn_sliced &what, const swn_ro
 // `where` returns the address of a part's rows; nullptr: they are not available any more.
 template <typename Where> at::Tensor part_by_part(const swn_sliced &what, const swn_partition_points &cuts, Where where)
 {
+    swn_computing_parts computing;
     at::Tensor out = what.summed ? at::Tensor() : at::empty(what.sizes, what.input.options());
     bool done = swn_each_part(what, cuts, [&](const swn_part &part) {
         auto rows = static_cast<const char *>(where(part));

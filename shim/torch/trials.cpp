@@ -159,6 +159,15 @@ void add_shape(swn_key &key, const swn_sliced &what)
 
 } // namespace
 
+swn_computing_parts::swn_computing_parts() : begun(swn_services->tiling.parts_begin(swn_most_threads()))
+{
+}
+
+swn_computing_parts::~swn_computing_parts()
+{
+    swn_services->tiling.parts_end(begun);
+}
+
 void swn_add_settings(swn_key &key)
 {
     for (int64_t setting : swn_math_settings())
@@ -205,6 +214,7 @@ bool swn_same_in_slices(const swn_sliced &what, const swn_partition_points &cuts
     if (trial.found != Found::no_room)
         return trial.found == Found::same;
     size_t folded = trial.folded;
+    swn_computing_parts computing;
     try_out(what, cuts, trial);
     if (trial.found != Found::no_room || trial.folded != folded) {
         std::lock_guard<std::mutex> guard(trials_lock);

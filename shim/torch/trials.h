@@ -39,6 +39,19 @@ template <typename Act> bool swn_each_part(const swn_sliced &what, const swn_par
     return at == what.weight.storage().nbytes();
 }
 
+// While it lives, parts are computed one after the other (skeleton/tiling/part_waits.h).
+class swn_computing_parts
+{
+  public:
+    swn_computing_parts();
+    ~swn_computing_parts();
+    swn_computing_parts(const swn_computing_parts &) = delete;
+    swn_computing_parts &operator=(const swn_computing_parts &) = delete;
+
+  private:
+    int begun;
+};
+
 // Adds the user's settings of PyTorch and its libraries to the key.
 void swn_add_settings(swn_key &key);
 

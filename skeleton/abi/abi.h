@@ -138,6 +138,10 @@ struct swn_tiling_services {
      * valid until the next call or op_end. NULL: it has been cut in another way meanwhile, and its own address serves.
      * bytes 0: no more slices follow. */
     const void *(*slice_lend)(struct swn_op *op, unsigned arg, size_t off, size_t bytes);
+    /* A kernel, or a trial, begins to compute parts one after the other with up to `threads` threads, until parts_end
+     * with what parts_begin returned: skeleton/tiling/part_waits.h. */
+    int (*parts_begin)(unsigned threads);
+    void (*parts_end)(int begun);
     /* Memory for a trial: `bytes` of addresses that repeat the same `period` bytes, a multiple of a page; only `period`
      * bytes count. NULL: they do not fit the budget. */
     void *(*trial_map)(size_t bytes, size_t period);

@@ -40,8 +40,7 @@ int swn_spin_wait_worth(const struct swn_spin_wait *a, uint64_t begin_ns)
     return a->mean_ns < (double)SWN_AWAKE_NS / 2 && !is_late(begin_ns) && !has_one_processor();
 }
 
-/* Yields to the other hardware thread of this core, if there is one. */
-static void relax(void)
+void swn_spin_wait_relax(void)
 {
 #if defined(__x86_64__) || defined(__i386__)
     __builtin_ia32_pause();
@@ -56,7 +55,7 @@ void swn_spin_wait_wait(const struct swn_spin_wait *a, unsigned seen, uint64_t b
         for (int i = 0; i < LOOKS; i++) {
             if (swn_spin_wait_told(a) != seen)
                 return;
-            relax();
+            swn_spin_wait_relax();
         }
 }
 

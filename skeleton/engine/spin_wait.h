@@ -30,6 +30,8 @@ unsigned swn_spin_wait_told(const struct swn_spin_wait *a);
 int swn_spin_wait_worth(const struct swn_spin_wait *a, uint64_t begin_ns);
 /* Spins until the number of calls exceeds `seen`, or the wait has become too long to spin. No lock held. */
 void swn_spin_wait_wait(const struct swn_spin_wait *a, unsigned seen, uint64_t begin_ns);
+/* A moment for the other hardware thread of this core, if there is one. */
+void swn_spin_wait_relax(void);
 /* A wait is over, and took `ns`. */
 void swn_spin_wait_learn(struct swn_spin_wait *a, uint64_t ns);
 

@@ -3,6 +3,7 @@
 #include "skeleton/engine/subsystem.h"
 #include "skeleton/tiling/fill.h"
 #include "skeleton/tiling/expert.h"
+#include "skeleton/tiling/part_waits.h"
 #include "skeleton/tiling/row_gather.h"
 #include "skeleton/tiling/slice.h"
 #include "skeleton/tiling/trial_memory.h"
@@ -16,6 +17,8 @@ static void services(struct swn_engine *e, struct swn_runtime_services *out)
     out->tiling.slices_list = swn_slice_list;
     out->tiling.slices_refused = swn_slice_refused;
     out->tiling.slice_lend = swn_slice_lend;
+    out->tiling.parts_begin = swn_parts_begin;
+    out->tiling.parts_end = swn_parts_end;
     out->tiling.trial_map = swn_trial_map;
     out->tiling.trial_unmap = swn_trial_unmap;
     out->tiling.trial_alias_allocations = swn_trial_alias_allocations;
@@ -48,6 +51,7 @@ static void fork_child(struct swn_engine *e)
 {
     swn_trial_fork_child(e);
     swn_rows_fork_child(e);
+    swn_parts_fork_child();
 }
 
 static const struct swn_reclaimer memory = {.trim = swn_rows_trim};

@@ -676,6 +676,11 @@ TEST(pthread_create)
         CALL(call(SIG_BLOCK, nil, nil));                                                                               \
         CALL(call(SIG_SETMASK, &set, nil));                                                                            \
     } while (0)
+TEST(sched_yield)
+{
+    CALL(sched_yield());
+}
+
 TEST(pthread_sigmask)
 {
     MASKS(pthread_sigmask);
@@ -876,6 +881,7 @@ static const struct {
     EACH(prlimit),
     EACH(prlimit64),
     EACH(pthread_create),
+    EACH(sched_yield),
     EACH(pthread_sigmask),
     EACH(sigprocmask),
     EACH(pthread_attr_setsigmask_np),
