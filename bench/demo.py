@@ -3,6 +3,7 @@
 
 Exit code 0 only if the outputs have the same bits and nothing was killed."""
 import argparse
+import concurrent.futures
 import contextlib
 import dataclasses
 import json
@@ -56,42 +57,43 @@ class Demo:
         """Rows of the table and whether all went well."""
         if self.no_limit:
             progress(f"{self.no_limit}: running WITHOUT a memory limit")
+        measuring.warm_libraries(self.setup, models[0])
+        checkpoints = [self.setup.out / f"{model}.pth" for model in models]
         rows, good = [], True
-        for model in models:
-            model_rows, model_good = self._run_model(model)
-            rows += model_rows
-            good = good and model_good
+        try:
+            progress("saving checkpoints with random weights, and measuring how much memory inferences take")
+            with concurrent.futures.ThreadPoolExecutor() as pool:
+                sizes = list(pool.map(self._make, models, checkpoints))
+            for model, checkpoint, facts in zip(models, checkpoints, sizes):
+                model_rows, model_good = self._run_model(model, checkpoint, facts)
+                rows += model_rows
+                good = good and model_good
+        finally:
+            for checkpoint in checkpoints:
+                checkpoint.unlink(missing_ok=True)
         return rows, good
 
-    def _run_model(self, model):
-        checkpoint = self.setup.out / f"{model}.pth"
-        try:
-            progress(f"{model}: saving a checkpoint with random weights")
-            subprocess.run([self.setup.python, str(variants.HERE / "demo_checkpoint.py"), model,
-                            str(checkpoint)], check=True, env=variants.plain_environment())
-            progress(f"{model}: measuring what the program needs besides weights")
-            facts = self._facts(model)
-            budget = plan.budget(facts, POINTS[model])
-            limit = plan.cgroup_limit(facts, budget)
-            progress(f"{model}: plain PyTorch")
-            plain = self._run_app(model, checkpoint, None, variants.plain_environment())
-            progress(f"{model}: swapnet, budget {budget / plan.MIB:.0f} MiB"
-                     + ("" if self.no_limit else f", hard limit {limit / plan.MIB:.0f} MiB"))
-            swapped = self._run_swapped(model, checkpoint, limit, budget)
-        finally:
-            checkpoint.unlink(missing_ok=True)
+    def _make(self, model, checkpoint):
+        # Taken without torch.load: there two copies of the weights make the peak, and the work
+        # buffers of the inference would not show beside them.
+        return measuring.measure(self.setup, model, checkpoint=checkpoint)[0]
+
+    def _run_model(self, model, checkpoint, facts):
+        progress(f"{model}: measuring what the program needs besides tensors")
+        facts = measuring.with_base(facts, self.setup, self.sampler, self.group_kind, model,
+                                    TIMEOUT_SECONDS, passes=INFERENCES)
+        budget = plan.budget(facts, POINTS[model])
+        limit = plan.cgroup_limit(facts, budget)
+        progress(f"{model}: plain PyTorch")
+        plain = self._run_app(model, checkpoint, None, variants.plain_environment())
+        progress(f"{model}: swapnet, budget {budget / plan.MIB:.0f} MiB"
+                 + ("" if self.no_limit else f", hard limit {limit / plan.MIB:.0f} MiB"))
+        swapped = self._run_swapped(model, checkpoint, limit, budget)
         same = plain.outputs is not None and plain.outputs == swapped.outputs
         rows = [_cells(model, facts, "plain", None, None, plain, None),
                 _cells(model, facts, "swapnet", budget, None if self.no_limit else limit, swapped,
                        same)]
         return rows, same and not plain.failure and not swapped.failure
-
-    def _facts(self, model):
-        # Taken from a run without torch.load: there two copies of the weights make the peak, and
-        # the work buffers of the inference would not show beside them.
-        facts, _ = measuring.measure(self.setup, model)
-        return measuring.with_base(facts, self.setup, self.sampler, self.group_kind, model,
-                                   TIMEOUT_SECONDS)
 
     def _run_swapped(self, model, checkpoint, limit, budget):
         stats_path = variants.stats_file(self.setup, f"{model}-demo")

@@ -50,6 +50,7 @@ class Bench:
                 self.config, model, weights,
                 self.config.checkpoint(model) if variants.ACCELERATE in self.config.variants else None,
                 self.config.samples(model) if self.ncnn else None)
+            measuring.warm_libraries(self.config, model)
             facts = measuring.with_base(facts, self.config, self.sampler, self.group_kind, model,
                                         self.config.timeout)
             progress(f"{model}: {_facts_line(facts)}, {self.details[model]['threads']} threads")

@@ -112,6 +112,7 @@ class Scenario:
         for model in self.models:
             progress(f"{self.name}: measuring {model}")
             found, _ = measuring.measure(self.config, model, self.config.weights(model))
+            measuring.warm_libraries(self.config, model)
             self.facts[model] = measuring.with_base(found, self.config, self.sampler,
                                                     self.group_kind, model, self.config.timeout)
         for name, model in self.names:

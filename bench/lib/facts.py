@@ -59,14 +59,14 @@ def _read_libraries(python, modules):
     subprocess.run([python, "-c", _READ_LIBRARIES.format(modules)], check=True, env=variants.plain_environment())
 
 
-def with_base(facts, setup, sampler, group_kind, model, timeout):
-    """Facts with base, from the sampled peaks of a plain run in a cgroup of its own.
+def with_base(facts, setup, sampler, group_kind, model, timeout, passes=SETTLING_PASSES):
+    """Facts with base, from the sampled peaks of a plain run of so many passes in a cgroup of its own. Its libraries
+    are in the page cache.
 
     Base is what the program needs besides tensors: the interpreter, the libraries' own data,
     the work buffers of BLAS and oneDNN."""
-    warm_libraries(setup, model)
     lane = lanes.start(setup, sampler, group_kind, variants.PLAIN, model, f"{model}-base", timeout,
-                       passes=SETTLING_PASSES, extra_env=RETURN_FREED)
+                       passes=passes, extra_env=RETURN_FREED)
     try:
         lane.require()
         peaks = sampler.peaks(lane.worker.group)
