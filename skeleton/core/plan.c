@@ -265,8 +265,12 @@ int swn_plan_candidate_make(struct swn_engine *e, struct swn_thread_state *t, st
     /* A longer cycle has not been right as a whole: of models in any order there may be none. */
     size_t right = t->cursor.run < most ? (size_t)t->cursor.run : most;
     size_t len = swn_access_order_cycle(e->weights.order, &t->cursor, NULL, right);
-    if (!len)
+    if (!len) {
+        len = swn_access_order_cycle(e->weights.order, &t->cursor, NULL, most);
+        if (len > t->cursor.run)
+            t->next_plan_try = len; /* then all of it will have been right */
         return -EAGAIN;
+    }
     out->ids = malloc(most * sizeof *out->ids);
     out->weights = malloc(most * sizeof *out->weights);
     if (out->ids && out->weights)
