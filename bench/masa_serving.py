@@ -5,8 +5,8 @@
     python3 bench/masa_serving.py --csv out.csv --show                  # its table
 
 Each policy has a swapnet-serve of its own; beside them there are two servers that anyone could write: `mmap`, whose weights are
-memory-mapped files, and `swap`, whose weights are ordinary memory that the kernel may swap out. All have a memory cgroup with room for
---memory of the weights beside what their programs take, and take turns: a series of jobs is played to one after the other, while the others
+memory-mapped files, and `swap`, whose weights are ordinary memory that the kernel may swap out. All have a memory cgroup by the same
+--terms, with room for --memory of the weights, and take turns: a series of jobs is played to one after the other, while the others
 rest. Every answer is compared with plain PyTorch's, bit by bit."""
 import argparse
 import contextlib
@@ -27,6 +27,7 @@ sys.path[1:1] = [str(HERE / folder) for folder in ("lib", "serving", "tasks")]
 import bench_cgroup as cgroup
 import masa_jobs
 import masa_servers
+import masa_terms
 import pythons
 import slow_disk
 import table
@@ -37,7 +38,7 @@ from plan import MIB
 POLICIES = ("lookahead", "completion", "masa", "bulk", "deepeye", *masa_servers.RIVALS)
 OURS = ("completion", "lookahead")  # the default first
 COLUMNS = ("scenario", "memory", "MiB", "rho", "server", "jobs", "mean ms", "x best other", "p95 ms", "processor s", "read MiB",
-           "same bits", "note")
+           "limit MiB", "same bits", "note")
 MODELS = HERE / "tasks" / "masa_models.py"
 
 
@@ -97,7 +98,7 @@ class Bench:
     def run_share(self, share):
         budget = budget_of(self.networks, share, self.args.activations * MIB)
         facts = {"scenario": self.args.scenario, "scale": self.args.scale, "memory": share, "budget_mib": f"{budget / MIB:.0f}",
-                 "disk": self.args.disk or 0, "rho": self.args.rho}
+                 "terms": self.args.terms, "disk": self.args.disk or 0, "rho": self.args.rho}
         with contextlib.ExitStack() as stack:
             servers = {}
             for policy in self.args.policies:
@@ -123,8 +124,8 @@ class Bench:
             server, protocol = servers[policy]
             before, spent = server.read_bytes(), masa_servers.processor_seconds(server)
             answers = self.play(server, protocol, jobs)
-            cost = {"read_mib": f"{(server.read_bytes() - before) / MIB:.1f}",
-                    "processor_s": f"{masa_servers.processor_seconds(server) - spent:.2f}"}
+            cost = {"limit_mib": (server.group.limit_bytes or 0) // MIB, "read_mib": f"{max(0, server.read_bytes() - before) / MIB:.1f}",
+                    "processor_s": f"{max(0, masa_servers.processor_seconds(server) - spent):.2f}"}
             note = server.how() if server.process.poll() is not None or server.group.oom_kills() else ""
             self.rows += [{**facts, "policy": policy, "seed": seed, "note": note, **cost, **answer} for answer in answers]
             mean = statistics.mean(a["done"] - a["at"] for a in answers)
@@ -134,8 +135,8 @@ class Bench:
 def write(path, rows):
     if not rows:
         return
-    columns = ("scenario", "scale", "memory", "budget_mib", "disk", "rho", "policy", "seed", "job", "networks", "at", "sent", "done",
-               "status", "same", "processor_s", "read_mib", "note")
+    columns = ("scenario", "scale", "terms", "memory", "budget_mib", "limit_mib", "disk", "rho", "policy", "seed", "job",
+               "networks", "at", "sent", "done", "status", "same", "processor_s", "read_mib", "note")
     new = not path.exists()
     with open(path, "a", newline="", encoding="utf-8") as file:
         out = csv.DictWriter(file, columns, restval="")
@@ -159,11 +160,11 @@ def _line(head, policy, own, others):
     scenario, share, mib, rho = head
     cells = [scenario, f"{float(share):.0%}", mib, f"{float(rho):g}", policy, f"{len(ms)} of {len(jobs)}"]
     if not ms:
-        return (*cells, "", "", "", "", "", "", note)
+        return (*cells, "", "", "", "", "", "", "", note)
     best = min(others, default=None)
     return (*cells, f"{statistics.mean(ms):.0f}", f"{statistics.mean(ms) / best:.2f}" if best else "",
             f"{ms[min(len(ms) - 1, int(0.95 * len(ms)))]:.0f}", f"{sum(float(r['processor_s']) for r in series):.1f}",
-            f"{sum(float(r['read_mib']) for r in series):.0f}",
+            f"{sum(float(r['read_mib']) for r in series):.0f}", next((r.get("limit_mib") or "" for r in jobs), ""),
             table.same_bits(all(row["same"] == "True" for row in jobs if row["status"] == "200")), note)
 
 
@@ -210,6 +211,9 @@ def parse():
     parser.add_argument("--policies", type=lambda text: text.split(","), default=list(POLICIES), help="of swapnet-serve; mmap and swap")
     parser.add_argument("--memory", type=lambda text: [float(s) for s in text.split(",")], default=[1.0, 0.5, 0.25],
                         help="shares of the weights")
+    parser.add_argument("--terms", choices=masa_terms.TERMS, default="whole", help="whole: the same limit for each server as a whole; "
+                        "weights: the same room for weights beside what each program needs")
+    parser.add_argument("--bases", type=Path, help="a file that keeps what programs need, for later runs of the same build")
     parser.add_argument("--scale", type=float, default=1.0, help="of the networks' weights")
     parser.add_argument("--jobs", type=int, default=10, help="of a series")
     parser.add_argument("--rounds", type=int, default=1, help="series, each with a seed of its own")
@@ -222,6 +226,17 @@ def parse():
     parser.add_argument("--build", type=Path, default=variants.DEFAULT_LIBRARY.parent.parent)
     parser.add_argument("--python", default=pythons.PYTHON_113, help="interpreter whose PyTorch all servers use")
     return parser.parse_args()
+
+
+def find_terms(args, where, kind):
+    names, folder = masa_jobs.SCENARIOS[args.scenario], where / "hardly"
+    networks, _ = make_networks(args.python, folder, masa_terms.HARDLY, names)
+    bases = masa_terms.Bases(masa_servers.Place(args.build.resolve(), args.python, folder, networks, kind), args.bases)
+    own = next((p for p in args.policies if p not in masa_servers.RIVALS), None)
+    kinds = [*(["completion"] if own else []), *(p for p in masa_servers.RIVALS if p in args.policies or p == "mmap")]
+    bases.pin(kinds)
+    progress("programs need " + ", ".join(f"{k} {bases.of(k) / MIB:.0f} MiB" for k in kinds))
+    return masa_terms.Terms(args.terms, bases, masa_servers.FRONT)
 
 
 def measure(args, where):
@@ -237,6 +252,7 @@ def measure(args, where):
             if none:
                 progress(f"no server with swap: {none}")
                 args.policies.remove("swap")
+        place.terms = find_terms(args, where, kind)
         bench.measure_alone()
         for share in args.memory:
             try:
@@ -261,9 +277,10 @@ def main():
         progress(f"{time.monotonic() - began:.0f} s")
     with open(args.csv, newline="", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
-    print(show(rows))
-    for text in misses(rows):
-        print(f"missed: {text}", file=sys.stderr)
+    for (terms,), same in _groups([{"terms": "", **row} for row in rows], "terms").items():
+        print(f"{terms}:\n{show(same)}")
+        for text in misses(same):
+            print(f"missed: {text}", file=sys.stderr)
     return 0 if all(row["same"] in ("True", "") for row in rows) else 1
 
 

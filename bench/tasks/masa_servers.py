@@ -2,7 +2,6 @@
 import contextlib
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import masa_jobs
@@ -11,12 +10,14 @@ import pythons
 import zoo
 from plan import MIB
 
-# What swapnet-serve takes with these options beside the budget of its engine.
-OPTIONS = ("--buffers", "48M", "--connections", "64", "--queue", "256", "--threads", "1")
-FRONT = 48 * MIB + 32 * MIB
-# What its programs and their libraries take.
-BESIDE = 170 * MIB
+OPTIONS = ("--buffers", "12M", "--connections", "32", "--queue", "64", "--threads", "1")
+# What swapnet-serve takes with these beside the budget of its engine, by its own account.
+FRONT = 12 * MIB + 20 * MIB
+# What its programs take where nobody has looked (masa_terms.py does).
+BESIDE = 100 * MIB
 RIVALS = ("swap", "mmap")
+# Their allocator gives freed tensors back: else each thread that answers has an arena of its own, which keeps them.
+LEAN = {"MALLOC_ARENA_MAX": "1", "MALLOC_MMAP_THRESHOLD_": "1048576", "MALLOC_TRIM_THRESHOLD_": "1048576"}
 
 
 def write_ensemble(repository, networks):
@@ -74,25 +75,12 @@ def forget_pages():
         Path("/proc/sys/vm/drop_caches").write_text("1")
 
 
-def file_pages(pid):
-    """Bytes of files that are in memory and mapped by it: libraries, and no model's weights. Whose cgroup is charged for them is
-    another question: who was first."""
-    total, counts = 0, False
-    for line in Path(f"/proc/{pid}/smaps").read_text().splitlines():
-        words = line.split()
-        if not words[0].endswith(":"):
-            counts = len(words) > 5 and words[5].startswith("/") and not words[5].endswith(".weights")
-        elif counts and words[0] in ("Rss:", "Anonymous:"):
-            total += int(words[1]) * (1024 if words[0] == "Rss:" else -1024)
-    return total
-
-
 class Place:
-    """Where things are, and what all servers have in common."""
+    """Where things are, and what all servers have in common. terms: of masa_terms."""
+    front = FRONT
 
-    def __init__(self, build, python, folder, networks, group):
-        self.build, self.python, self.folder, self.networks, self.group = build, python, folder, networks, group
-        self._base = None
+    def __init__(self, build, python, folder, networks, group, terms=None):
+        self.build, self.python, self.folder, self.networks, self.group, self.terms = build, python, folder, networks, group, terms
 
     def repository(self, kind):
         """Of the networks alone; no server finds in the page cache what another one has brought there."""
@@ -113,13 +101,17 @@ class Place:
     def start(self, policy, budget, title="", options=()):
         """(a programs.Server, the protocol that it speaks); budget: bytes for weights and activations. title: of several servers of one
         policy, which have options of their own."""
+        limit, memory = (self.terms.limits(policy, budget, RIVALS) if self.terms else (FRONT + budget + BESIDE, FRONT + budget))
+        return self.launch(policy, limit, memory, title, options)
+
+    def launch(self, policy, limit, memory, title="", options=()):
+        """The same, with a limit of its cgroup, and --memory for one of swapnet's."""
         log = self.folder / f"{policy}{title}.log"
+        group = self.group(f"swapnet-masa-{policy}{title}", limit)
         if policy not in RIVALS:
-            group = self.group(f"swapnet-masa-{policy}{title}", FRONT + budget + BESIDE)
-            return programs.swapnet(self.build, self.python, self.repository("swapnet"), FRONT + budget, group, log, self.folder / "store",
+            return programs.swapnet(self.build, self.python, self.repository("swapnet"), memory, group, log, self.folder / "store",
                                     options=("--policy", policy, *OPTIONS, *options)), masa_jobs.Ensemble
-        group = self.group(f"swapnet-masa-{policy}", self._base_bytes() + budget)
-        if policy == "swap":
+        if policy == "swap" and limit:
             let_swap(group, 2 * sum(n.bytes for n in self.networks) + 512 * MIB)
         return self._rival(policy, self.repository("mmap"), group, log), masa_jobs.Raw
 
@@ -127,25 +119,8 @@ class Place:
         forget_pages()
         port = programs.free_port()
         return programs.Server(policy, group, [self.python, zoo.HERE / "mmap_server.py", port, repository,
-                                               *(("anonymous",) if policy == "swap" else ())], port, "/", log, environment())
-
-    def _base_bytes(self):
-        """What the rivals' program takes beside weights when it has computed each network: with the libraries' pages, and what
-        allocators keep. Of one whose weights are no file's, so that they are counted, and can be taken off."""
-        if self._base is None:
-            group = self.group("swapnet-masa-base", None)
-            with self._rival("swap", self.repository("mmap"), group, self.folder / "base.log") as server:
-                image = (self.folder / "samples" / "0.in").read_bytes()
-                rows = masa_jobs.play(server.port, masa_jobs.Raw, [masa_jobs.Job(0, (n,), 0) for n in self.networks], [image])
-                if any(row["status"] != 200 for row in rows):
-                    raise RuntimeError(f"base: {rows}\n{server.last_words()}")
-                now = group.sample()
-                self._base = (now["anon"] + now["shmem"] + now["kernel"] + sum(map(file_pages, server.processes())) -
-                              sum(n.bytes for n in self.networks))
-            group.close()
-            print(f"masa_serving: beside weights and activations: rivals {self._base / MIB:.0f} MiB, swapnet-serve's engines "
-                  f"{BESIDE / MIB:.0f} MiB", file=sys.stderr, flush=True)
-        return self._base
+                                               *(("anonymous",) if policy == "swap" else ())], port, "/", log,
+                               environment() | LEAN)
 
 
 def processor_seconds(server):

@@ -19,6 +19,7 @@ import masa_jobs as jobs  # noqa: E402
 import masa_cascades  # noqa: E402
 import masa_serving  # noqa: E402
 import masa_servers  # noqa: E402
+import masa_terms  # noqa: E402
 
 
 def networks():
@@ -57,23 +58,67 @@ class Rested(contextlib.nullcontext):
 def test_all_servers_are_warmed_up_alike(monkeypatch):
     """TorchScript optimizes at its second call: a server that had only one would pay for it in the first job that counts."""
     place = argparse.Namespace(start=lambda policy, _: (Rested(policy), jobs.Raw))
-    args = argparse.Namespace(policies=masa_serving.POLICIES, rounds=0, seed=1, activations=1, scenario="small", scale=1, disk=None, rho=0.8)
+    args = argparse.Namespace(policies=masa_serving.POLICIES, terms="whole", rounds=0, seed=1, activations=1, scenario="small", scale=1, disk=None, rho=0.8)
     bench, seen = masa_serving.Bench(args, place, networks()[:2], [b""]), []
     monkeypatch.setattr(bench, "play", lambda server, _, some: seen.extend([server.title] * len(some)) or [{"status": 200, "same": True}])
     bench.run_share(0.5)
     assert not bench.rows and {seen.count(policy) for policy in masa_serving.POLICIES} == {3 * 2}
 
 
-def test_libraries_count_as_base_and_weights_do_not(tmp_path):
-    before, size = masa_servers.file_pages(os.getpid()), 8 << 20
+def test_a_base_is_the_smallest_limit_that_is_enough():
+    tried = []
+    found = masa_terms.smallest(lambda limit: tried.append(limit) or limit >= 141, 16, 400, 4)
+    assert 141 <= found < 141 + 4 and len(tried) < 10
+    assert masa_terms.smallest(lambda limit: True, 16, 400, 4) < 16 + 2 * 4
+
+
+class Answers(contextlib.nullcontext):
+    """A server that needs so much memory, and reads all the time with less."""
+    ended, port = None, 0
+
+    def __init__(self, limit, needs):
+        super().__init__(self)
+        self.limit, self.needs, self.reads = limit, needs, 0
+        self.group = argparse.Namespace(close=lambda: None, oom_kills=lambda: int(limit < needs / 2))
+
+    def read_bytes(self):
+        self.reads += (1 << 30) * (self.limit < self.needs)
+        return self.reads
+
+
+def test_terms_are_the_same_for_all(tmp_path, monkeypatch):
+    mib = masa_terms.MIB
+    needs = {"completion": 80 * mib, "mmap": 140 * mib, "swap": 60 * mib}
+    monkeypatch.setattr(jobs, "play", lambda *_: [{"status": 200}])
+    (tmp_path / "samples").mkdir()
+    (tmp_path / "samples" / "0.in").write_bytes(b"")
+    place = argparse.Namespace(folder=tmp_path, networks=networks()[:1], front=10 * mib,
+                               launch=lambda kind, limit, *_: (Answers(limit, needs[kind]), jobs.Raw))
+    bases = masa_terms.Bases(place, tmp_path / "bases.json")
+    own = {kind: bases.of(kind) for kind in needs}
+    assert all(needs[kind] <= own[kind] <= needs[kind] + masa_terms.STEP for kind in needs)
+    assert masa_terms.Bases(None, tmp_path / "bases.json").of("mmap") == own["mmap"]
+
+    each = masa_terms.Terms("weights", bases, 10 * mib)
+    assert each.limits("bulk", mib, masa_servers.RIVALS) == (own["completion"] + mib, 11 * mib)
+    assert [each.limits(p, mib, masa_servers.RIVALS)[0] - own[p] for p in masa_servers.RIVALS] == [mib, mib]
+    whole = masa_terms.Terms("whole", bases, 10 * mib)
+    assert {whole.limits(p, mib, masa_servers.RIVALS)[0] for p in masa_serving.POLICIES} == {own["mmap"] + mib}
+    assert whole.limits("completion", mib, masa_servers.RIVALS)[1] == 10 * mib + own["mmap"] + mib - own["completion"]
+
+
+def test_libraries_are_pinned_and_models_are_not(tmp_path):
+    size = 1 << 20
     mapped = {}
     for name in "library.so", "model.weights":
         (tmp_path / name).write_bytes(b"x" * size)
-        mapped[name] = numpy.memmap(tmp_path / name, numpy.uint8, "c")
-        assert mapped[name][::4096].sum() > 0
-        assert abs(masa_servers.file_pages(os.getpid()) - before - size) < size // 4
-    mapped["library.so"][::4096] = 1  # its own copies: anonymous memory, which is counted as such
-    assert abs(masa_servers.file_pages(os.getpid()) - before) < size // 4
+        mapped[name] = numpy.memmap(tmp_path / name, numpy.uint8, "r")
+    pinned = masa_terms.Pinned()
+    pinned.files = {line.split(None, 5)[-1] for line in open("/proc/self/maps", encoding="utf-8").read().splitlines()
+                    if str(tmp_path) not in line}
+    pinned.of([os.getpid()])
+    assert str(tmp_path / "library.so") in pinned.files and str(tmp_path / "model.weights") not in pinned.files
+    assert "VmLck:\t    1024 kB" in open("/proc/self/status", encoding="utf-8").read()
 
 
 def test_table_and_goals(tmp_path):
