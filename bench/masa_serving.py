@@ -231,7 +231,8 @@ def parse():
 def find_terms(args, where, kind):
     names, folder = masa_jobs.SCENARIOS[args.scenario], where / "hardly"
     networks, _ = make_networks(args.python, folder, masa_terms.HARDLY, names)
-    bases = masa_terms.Bases(masa_servers.Place(args.build.resolve(), args.python, folder, networks, kind), args.bases)
+    bases = masa_terms.Bases(masa_servers.Place(args.build.resolve(), args.python, folder, networks, kind, "swap" in args.policies),
+                             args.bases)
     own = next((p for p in args.policies if p not in masa_servers.RIVALS), None)
     kinds = [*(["completion"] if own else []), *(p for p in masa_servers.RIVALS if p in args.policies or p == "mmap")]
     bases.pin(kinds)
@@ -244,14 +245,14 @@ def measure(args, where):
     if why:
         progress(f"{why}: there is NO memory limit")
     networks, images = make_networks(args.python, where, args.scale, masa_jobs.SCENARIOS[args.scenario])
-    place = masa_servers.Place(args.build.resolve(), args.python, where, networks, kind)
-    bench = Bench(args, place, networks, images)
     with contextlib.ExitStack() as stack:
         if "swap" in args.policies:
             none = stack.enter_context(masa_servers.swap_file(where, 4 * sum(n.bytes for n in networks) + 1024 * MIB))
             if none:
                 progress(f"no server with swap: {none}")
                 args.policies.remove("swap")
+        place = masa_servers.Place(args.build.resolve(), args.python, where, networks, kind, "swap" in args.policies)
+        bench = Bench(args, place, networks, images)
         place.terms = find_terms(args, where, kind)
         bench.measure_alone()
         for share in args.memory:

@@ -79,8 +79,9 @@ class Place:
     """Where things are, and what all servers have in common. terms: of masa_terms."""
     front = FRONT
 
-    def __init__(self, build, python, folder, networks, group, terms=None):
-        self.build, self.python, self.folder, self.networks, self.group, self.terms = build, python, folder, networks, group, terms
+    def __init__(self, build, python, folder, networks, group, may_swap=False):
+        self.build, self.python, self.folder, self.networks, self.group, self.may_swap = build, python, folder, networks, group, may_swap
+        self.terms = None
 
     def repository(self, kind):
         """Of the networks alone; no server finds in the page cache what another one has brought there."""
@@ -108,11 +109,11 @@ class Place:
         """The same, with a limit of its cgroup, and --memory for one of swapnet's."""
         log = self.folder / f"{policy}{title}.log"
         group = self.group(f"swapnet-masa-{policy}{title}", limit)
+        if self.may_swap and limit:
+            let_swap(group, 2 * sum(n.bytes for n in self.networks) + 512 * MIB)
         if policy not in RIVALS:
             return programs.swapnet(self.build, self.python, self.repository("swapnet"), memory, group, log, self.folder / "store",
                                     options=("--policy", policy, *OPTIONS, *options)), masa_jobs.Ensemble
-        if policy == "swap" and limit:
-            let_swap(group, 2 * sum(n.bytes for n in self.networks) + 512 * MIB)
         return self._rival(policy, self.repository("mmap"), group, log), masa_jobs.Raw
 
     def _rival(self, policy, repository, group, log):

@@ -101,16 +101,17 @@ class Bases:
             yield server, protocol
 
     def of(self, kind):
-        if kind not in self.found:
+        name = f"{kind}{' on a machine with swap' if self.place.may_swap else ''}"
+        if name not in self.found:
             image = (self.place.folder / "samples" / "0.in").read_bytes()
 
             def is_enough(limit):
                 with self._started(kind, limit) as (server, protocol):
                     return _settles(server, protocol, self.place.networks, image)
-            self.found[kind] = smallest(is_enough, 16 * MIB, 400 * MIB, STEP)
+            self.found[name] = smallest(is_enough, 16 * MIB, 400 * MIB, STEP)
             if self.keep:
                 self.keep.write_text(json.dumps(self.found))
-        return self.found[kind]
+        return self.found[name]
 
 
 class Terms:

@@ -92,13 +92,18 @@ def test_terms_are_the_same_for_all(tmp_path, monkeypatch):
     monkeypatch.setattr(jobs, "play", lambda *_: [{"status": 200}])
     (tmp_path / "samples").mkdir()
     (tmp_path / "samples" / "0.in").write_bytes(b"")
-    place = argparse.Namespace(folder=tmp_path, networks=networks()[:1], front=10 * mib,
+    place = argparse.Namespace(folder=tmp_path, networks=networks()[:1], front=10 * mib, may_swap=False,
                                launch=lambda kind, limit, *_: (Answers(limit, needs[kind]), jobs.Raw))
     bases = masa_terms.Bases(place, tmp_path / "bases.json")
     own = {kind: bases.of(kind) for kind in needs}
     assert all(needs[kind] <= own[kind] <= needs[kind] + masa_terms.STEP for kind in needs)
-    assert masa_terms.Bases(None, tmp_path / "bases.json").of("mmap") == own["mmap"]
+    assert masa_terms.Bases(argparse.Namespace(may_swap=False), tmp_path / "bases.json").of("mmap") == own["mmap"]
 
+    needs["mmap"] = 90 * mib
+    place.may_swap = True
+    assert masa_terms.Bases(place, tmp_path / "bases.json").of("mmap") < own["mmap"]
+
+    place.may_swap = False
     each = masa_terms.Terms("weights", bases, 10 * mib)
     assert each.limits("bulk", mib, masa_servers.RIVALS) == (own["completion"] + mib, 11 * mib)
     assert [each.limits(p, mib, masa_servers.RIVALS)[0] - own[p] for p in masa_servers.RIVALS] == [mib, mib]
