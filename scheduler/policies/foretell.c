@@ -112,12 +112,32 @@ static uint32_t add_step(struct swn_lane_step *steps, uint32_t count, uint32_t m
  * again; a right one saves only the time in which the disk would have been idle. */
 #define DISPLACES 0.75
 
-/* Behind all that is known to come: the groups of models that may be asked next. What is not that likely is read only
- * where nothing lies. */
-static uint32_t add_expected(const struct swn_lane_state *state, struct swn_lane_step *steps, uint32_t count,
-                             uint32_t most)
+/* What is left of free memory when the groups that are known to come have been read. */
+static uint64_t free_behind(const struct swn_lane_state *state, const struct swn_lane_decision *decision,
+                            const struct swn_lane_step *steps, uint32_t count)
 {
     uint64_t room = state->free_bytes;
+
+    for (uint32_t i = 0; i <= count; i++) {
+        struct swn_lane_step step = i < count ? steps[i] : (struct swn_lane_step){decision->model, decision->group};
+        uint64_t missing = state->models[step.model].groups[step.group].missing_bytes;
+        uint32_t k = 0;
+
+        while (k < i && (steps[k].model != step.model || steps[k].group != step.group))
+            k++;
+        if (k == i)
+            room -= missing < room ? missing : room;
+    }
+    return room;
+}
+
+/* Behind all that is known to come: the groups of models that may be asked next. What is not that likely is read only
+ * where nothing lies then: weights that the lane reads would find no place, or take that of what the next request
+ * begins with. */
+static uint32_t add_expected(const struct swn_lane_state *state, const struct swn_lane_decision *decision,
+                             struct swn_lane_step *steps, uint32_t count, uint32_t most)
+{
+    uint64_t room = free_behind(state, decision, steps, count);
 
     for (uint32_t i = 0; i < state->expected_count; i++) {
         const struct swn_lane_expected *e = &state->expected[i];
@@ -174,5 +194,5 @@ uint32_t swn_lane_foretell(enum swn_lane_policy policy, const struct swn_lane_st
 {
     uint32_t count = foretell_known(policy, state, decision, scratch, steps, most);
 
-    return decision->member_count ? add_expected(state, steps, count, most) : 0;
+    return decision->member_count ? add_expected(state, decision, steps, count, most) : 0;
 }
