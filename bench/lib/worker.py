@@ -23,6 +23,8 @@ def build(args):
         model = models.build(args.model)
         beside.Beside(model, args.weights, args.pass_bytes, models.STREAMABLE_BYTES, args.helper)
         return model
+    if args.variant in ("loaded", "mapped"):
+        return load(args)
     if args.variant == "accelerate":
         return build_offloaded(args)
     model = models.build_untouched(args.model)
@@ -31,6 +33,14 @@ def build(args):
     else:
         import double_buffer
         double_buffer.DoubleBuffer(model, args.weights, models.STREAMABLE_BYTES)
+    return model
+
+
+def load(args):
+    """As PyTorch 2 recommends for large models: the checkpoint's tensors become the model's."""
+    with torch.device("meta"):
+        model = models.build(args.model)
+    model.load_state_dict(torch.load(args.checkpoint, mmap=args.variant == "mapped"), assign=True)
     return model
 
 
@@ -56,11 +66,11 @@ def infer(name, model, index):
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--model", required=True, choices=models.NAMES)
-    parser.add_argument("--variant", required=True, choices=("plain", "beside", "mmap", "double", "accelerate"))
+    parser.add_argument("--variant", required=True, choices=("plain", "loaded", "mapped", "beside", "mmap", "double", "accelerate"))
     parser.add_argument("--weights", help="aligned weights file, for beside, mmap and double")
     parser.add_argument("--pass-bytes", type=int, help="to read in each pass, for beside")
     parser.add_argument("--helper", help="libbench-beside.so, for beside")
-    parser.add_argument("--checkpoint", help="a state_dict, for accelerate")
+    parser.add_argument("--checkpoint", help="a state_dict, for loaded, mapped and accelerate")
     parser.add_argument("--room", type=int, help="bytes of weights in memory, for accelerate")
     parser.add_argument("--offload", help="an empty directory, for accelerate")
     parser.add_argument("--threads", type=int, help="intra-operator threads")
