@@ -58,8 +58,10 @@ class Rivals:
             if first.ended:
                 raise SystemExit(f"rivals: {self.model}: plain: {first.ended}")
             self.trials.plain_seconds = statistics.median(first.seconds)
+            self._take_found()
             for way in self.args.ways:
-                self._search(way)
+                if way not in self.found:
+                    self._search(way)
             limits = self._limits()
             for number in range(self.args.rounds):
                 self._round(limits, number)
@@ -87,6 +89,12 @@ class Rivals:
         outcome = self.trials.run(start, limit, warm_up, timed)
         progress(f"{self.model}: {way}{f' in {limit / MIB:.0f} MiB' if limit else ''}: {_said(outcome)}")
         return outcome
+
+    def _take_found(self):
+        """What an earlier run has found with this model."""
+        for document in json.loads(self.args.found.read_text(encoding="utf-8"))["models"] if self.args.found else []:
+            for way, known in document["ways"].items() if document["model"] == self.model else []:
+                self.found[way] = search.Found(known["smallest_bytes"], known["failed_bytes"], known["why"])
 
     def _search(self, way):
         def attempt(limit):
@@ -137,6 +145,7 @@ def options():
     parser.add_argument("--ways", type=list_of(ways.ALL), default=list(ways.ALL), metavar="A,B",
                         help=f"of {', '.join(ways.ALL)}; default: all that scripts/bench has installed")
     parser.add_argument("--rounds", type=int, default=2, help="processes for each way and limit; default: 2")
+    parser.add_argument("--found", type=Path, metavar="FILE", help="take the smallest limits from what --json wrote before")
     parser.add_argument("--patience", type=float, default=60, metavar="SECONDS",
                         help=f"for starting; each answer may take {TIMES_PLAIN} times what the plain program takes; default: 60")
     parser.add_argument("--python", default=pythons.PYTHON_213, help="interpreter with PyTorch 2.13; default: that of .deps")
