@@ -84,7 +84,7 @@ def test_other_bits_are_no_answer(trials):
 
 
 def test_a_slow_way_is_asked_less_often_and_one_beyond_its_time_has_ended(trials):
-    assert len(trials.run(program(1, seconds=3), None, 4, 4).seconds) == trial.SLOW_ANSWERS - 1
+    assert len(trials.run(program(1, seconds=6), None, 4, 4).seconds) == trial.SLOW_ANSWERS - 1
     trials.patience_seconds = -100
     assert trials.run(program(1), None, 1, 1).ended == "too slow"
 
