@@ -174,8 +174,7 @@ def main():
         rivals = Rivals(setup, args, group_kind, model)
         limits = rivals.measure()
         documents.append(rivals.document(limits))
-        print(f"{model}, {rivals.weight_bytes / MIB:.0f} MiB of weights; plain without a limit: "
-              f"{search.latency(rivals.plain) * 1e3:.0f} ms, {max(each.peak_bytes for each in rivals.plain) / MIB:.0f} MiB\n")
+        print(report.title(model, rivals.weight_bytes, rivals.plain) + "\n")
         print(report.text(rivals.rows(limits), limits, args.markdown) + "\n", flush=True)
         if args.json:
             Path(args.json).write_text(json.dumps({"versions": ways.engine_versions(), "models": documents}, indent=1),

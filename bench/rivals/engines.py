@@ -44,15 +44,29 @@ def pack(directory, threads):
     onnxruntime.InferenceSession(str(directory / "model.onnx"), options, providers=["CPUExecutionProvider"])
 
 
-def onnx(directory, threads, packed=False):
+def _session(path, threads, *settings, optimized=False):
     import onnxruntime
     options = _session_options(threads)
-    if packed:  # it has been optimized, and would be copied otherwise
+    if optimized:  # it would be done again otherwise, in memory
         options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    session = onnxruntime.InferenceSession(str(directory / ("packed.onnx" if packed else "model.onnx")), options,
-                                           providers=["CPUExecutionProvider"])
+    for key, value in settings:
+        options.add_session_config_entry(f"session.{key}", value)
+    session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
     name = session.get_inputs()[0].name
     return lambda data: session.run(None, {name: data})[0]
+
+
+def onnx(directory, threads):
+    return _session(directory / "model.onnx", threads)
+
+
+def onnx_packed(directory, threads):
+    return _session(directory / "packed.onnx", threads, optimized=True)
+
+
+def onnx_mapped(directory, threads):
+    """Kernels use the weights as they lie in the file, and rearrange nothing when they are loaded."""
+    return _session(directory / "packed.onnx", threads, ("disable_prepacking", "1"), optimized=True)
 
 
 def openvino(directory, threads):
@@ -75,7 +89,7 @@ def mnn(directory, threads):
     return forward
 
 
-ENGINES = {"onnx": onnx, "onnx-packed": lambda *where: onnx(*where, packed=True), "openvino": openvino, "mnn": mnn}
+ENGINES = {"onnx": onnx, "onnx-packed": onnx_packed, "onnx-mapped": onnx_mapped, "openvino": openvino, "mnn": mnn}
 
 
 def infer(forward, plain, index):

@@ -16,7 +16,8 @@ def _latency(outcomes, plain):
     """'251 (1.09)': the second number is times the plain program without a limit, in the same rounds."""
     if any(each.ended for each in outcomes):
         return next(each.ended for each in outcomes if each.ended)
-    return f"{search.latency(outcomes) * 1e3:.0f} ({search.ratio(outcomes, plain):.2f})"
+    ratio = search.ratio(outcomes, plain)
+    return f"{search.latency(outcomes) * 1e3:.0f}" + (f" ({ratio:.2f})" if ratio else "")
 
 
 def _outputs(outcomes):
@@ -35,6 +36,12 @@ def row(name, found, runs, limits, plain):
              f"{min(first):.1f}" if first else "", _latency(there, plain) if there else found.why]
     cells += [_latency(runs[limit], plain) if limit in runs else found.why for limit in limits]
     return [*cells, _outputs([each for some in runs.values() for each in some])]
+
+
+def title(model, weight_bytes, plain):
+    seconds, peak = search.latency(plain), max((each.peak_bytes for each in plain), default=0)
+    found = f"{seconds * 1e3:.0f} ms" if seconds else "no answer in time"
+    return f"{model}, {weight_bytes / MIB:.0f} MiB of weights; plain without a limit: {found}, {peak / MIB:.0f} MiB"
 
 
 def text(rows, limits, markdown):

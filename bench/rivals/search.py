@@ -66,8 +66,9 @@ def latency(outcomes):
 
 
 def ratio(outcomes, plain):
-    """The median over rounds of a run's median and that of the plain program's run in the same round."""
-    if latency(outcomes) is None:
+    """The median over rounds of a run's median and that of the plain program's run in the same round; None if one of them
+    ended early."""
+    if latency(outcomes) is None or latency(plain) is None:
         return None
     return statistics.median(statistics.median(ours.seconds) / statistics.median(theirs.seconds)
                              for ours, theirs in zip(outcomes, plain))

@@ -16,9 +16,9 @@ ENGINES, EXPORTERS = pythons.BASELINES / "rivals", pythons.BASELINES / "exporter
 NAMED = ("onnxruntime", "openvino", "mnn", "ncnn", "onnx", "onnxscript")
 
 PLAIN, MMAP, DOUBLE, ACCELERATE, SWAPNET = "plain", "mmap", "double buffer", "accelerate", "swapnet"
-ORT, ORT_PACKED, OPENVINO, MNN = "ONNX Runtime", "ONNX Runtime packed", "OpenVINO", "MNN"
+ORT, ORT_PACKED, ORT_MAPPED, OPENVINO, MNN = "ONNX Runtime", "ONNX Runtime packed", "ONNX Runtime mapped", "OpenVINO", "MNN"
 NCNN, NCNN_LEAN = variants.NCNN, variants.NCNN_LEAN
-_ENGINE = {ORT: "onnx", ORT_PACKED: "onnx-packed", OPENVINO: "openvino", MNN: "mnn"}
+_ENGINE = {ORT: "onnx", ORT_PACKED: "onnx-packed", ORT_MAPPED: "onnx-mapped", OPENVINO: "openvino", MNN: "mnn"}
 _TORCH = {PLAIN: "loaded", MMAP: "mapped", DOUBLE: "double", ACCELERATE: "accelerate", SWAPNET: "loaded"}
 ENGINE_NAMES = tuple(_ENGINE)
 ALL = (PLAIN, SWAPNET, MMAP, DOUBLE, ACCELERATE, *_ENGINE, NCNN, NCNN_LEAN)

@@ -70,6 +70,12 @@ def test_times_plain_are_those_of_the_same_round():
     assert search.latency([*ours, outcome(1, KILLED)]) is None
 
 
+def test_a_plain_program_that_did_not_answer_leaves_no_ratio():
+    plain = [outcome(None, "too slow")]
+    row = report.row("a", search.Found(8, 0), {report.SMALLEST: [outcome(8, None, [0.2])]}, [], plain)
+    assert row[3] == "200" and "no answer in time" in report.title("vgg19", MIB, plain)
+
+
 def test_a_row_says_who_was_killed_and_how_far_off_it_is():
     limits, plain = [100 * MIB, 200 * MIB, 400 * MIB], [outcome(None, None, [0.1])]
     runs = {report.SMALLEST: [outcome(150 * MIB, None, [0.3], deviation=2e-6)], limits[1]: [outcome(limits[1], "too slow")],
