@@ -39,7 +39,7 @@ def program(mebibytes, seconds=0.1, bits="same"):
 @pytest.fixture(name="trials")
 def _trials(tmp_path):
     made = trial.Trials(bench_cgroup.NoGroup, tmp_path / "log", patience_seconds=20, times_plain=20)
-    assert made.run(program(1), None, 1, 1).ended is None
+    assert made.run(program(1), None, 2, 2).ended is None  # knows all inputs
     made.plain_seconds = 0.1
     return made
 
@@ -89,8 +89,15 @@ def test_other_bits_are_no_answer(trials):
     assert trials.run(program(1, bits="other"), None, 1, 2).ended == "OTHER BITS"
 
 
+def test_one_slow_answer_does_not_end_the_warm_up(trials):
+    assert len(trials.run(program(1), None, 4, 4).seconds) == 4
+    late = [{"seconds": seconds} for seconds in (1, 1, 1, 9)]
+    assert not trial._slow(late) and trial._slow([*late, {"seconds": 9}])
+
+
 def test_a_slow_way_is_asked_less_often_and_one_beyond_its_time_has_ended(trials):
-    assert len(trials.run(program(1, seconds=6), None, 4, 4).seconds) == trial.SLOW_ANSWERS - 1
+    slow = trials.run(program(1, seconds=6), None, 4, 4)
+    assert slow.ended is None and len(slow.seconds) == trial.SLOW_ANSWERS - 1
     trials.patience_seconds = -100
     assert trials.run(program(1), None, 1, 1).ended == "too slow"
 
