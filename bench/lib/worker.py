@@ -66,7 +66,8 @@ def infer(name, model, index):
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--model", required=True, choices=models.NAMES)
-    parser.add_argument("--variant", required=True, choices=("plain", "loaded", "mapped", "beside", "mmap", "double", "accelerate"))
+    parser.add_argument("--variant", required=True,
+                        choices=("plain", "loaded", "mapped", "beside", "mmap", "double", "accelerate"))
     parser.add_argument("--weights", help="aligned weights file, for beside, mmap and double")
     parser.add_argument("--pass-bytes", type=int, help="to read in each pass, for beside")
     parser.add_argument("--helper", help="libbench-beside.so, for beside")
