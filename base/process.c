@@ -84,16 +84,30 @@ int swn_process_lives(pid_t pid, uint64_t start)
     return err == -ENOENT || err == -ESRCH ? 0 : err ? err : now == start;
 }
 
-int swn_process_resident(pid_t pid, uint64_t *bytes)
+/* Resident pages, and those among them that are of files or shared memory. */
+static int resident_pages(pid_t pid, unsigned long long *all, unsigned long long *shared)
 {
     char path[64], text[128];
-    unsigned long long pages;
     snprintf(path, sizeof path, "/proc/%ld/statm", (long)pid);
     int err = read_line(AT_FDCWD, path, text, sizeof text);
-    if (!err && sscanf(text, "%*u %llu", &pages) != 1)
-        err = -EPROTO;
+    return err ? err : sscanf(text, "%*u %llu %llu", all, shared) == 2 ? 0 : -EPROTO;
+}
+
+int swn_process_resident(pid_t pid, uint64_t *bytes)
+{
+    unsigned long long all, shared;
+    int err = resident_pages(pid, &all, &shared);
     if (!err)
-        *bytes = pages * (uint64_t)sysconf(_SC_PAGESIZE);
+        *bytes = all * (uint64_t)sysconf(_SC_PAGESIZE);
+    return err;
+}
+
+int swn_process_anonymous(pid_t pid, uint64_t *bytes)
+{
+    unsigned long long all, shared;
+    int err = resident_pages(pid, &all, &shared);
+    if (!err)
+        *bytes = (all > shared ? all - shared : 0) * (uint64_t)sysconf(_SC_PAGESIZE);
     return err;
 }
 

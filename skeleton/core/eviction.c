@@ -165,11 +165,17 @@ int swn_reclaim_free_fits(struct swn_engine *e, size_t bytes)
     return swn_engine_resident(e) + bytes <= e->budget.limit;
 }
 
-static void say_over_budget(struct swn_engine *e, size_t bytes, uint64_t limit)
+static size_t note_over_budget(struct swn_engine *e, size_t bytes, uint64_t limit)
 {
     size_t over = swn_engine_resident(e) + bytes - limit;
     if (over > e->counters.over_budget_peak)
         e->counters.over_budget_peak = over;
+    return over;
+}
+
+static void say_over_budget(struct swn_engine *e, size_t bytes, uint64_t limit)
+{
+    size_t over = note_over_budget(e, bytes, limit);
     char a[32], b[32];
     if (e->said.over++)
         return;
@@ -411,16 +417,33 @@ int swn_reclaim_if_idle(struct swn_engine *e, size_t bytes)
     return reclaim(e, bytes, NULL, 0);
 }
 
+/* A shrinking budget: nothing relies on the target yet. */
+static uint64_t limit_now(const struct swn_engine *e)
+{
+    return e->budget.target < e->budget.limit ? e->budget.limit_at_change : e->budget.limit;
+}
+
+void swn_reclaim_note_written(struct swn_engine *e, size_t bytes)
+{
+    uint64_t limit = limit_now(e);
+    char a[32], b[32], c[32];
+    if (swn_engine_resident(e) + bytes <= limit)
+        return;
+    size_t over = note_over_budget(e, bytes, limit);
+    if (!e->said.over++)
+        swn_say(
+            "code beside PyTorch's operators (torch.compile's kernels, numpy) has written %s of tensors that had left "
+            "memory: %s more than the budget of %s has room for, which leave again now",
+            swn_format_mib(c, bytes), swn_format_mib(a, over), swn_format_mib(b, limit));
+}
+
 /* Makes room for memory that will be used in any case. */
 int swn_reclaim_must(struct swn_engine *e, size_t bytes, const struct swn_range *spare)
 {
     int err = reclaim(e, bytes, spare, 2);
-    uint64_t limit = e->budget.limit;
-    if (e->budget.target < limit) /* the budget is shrinking, and nothing relies on the target yet */
-        limit = e->budget.limit_at_change;
-    if (!err || swn_engine_resident(e) + bytes <= limit)
+    if (!err || swn_engine_resident(e) + bytes <= limit_now(e))
         return 0;
-    say_over_budget(e, bytes, limit);
+    say_over_budget(e, bytes, limit_now(e));
     return err;
 }
 

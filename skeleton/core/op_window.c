@@ -353,6 +353,7 @@ void swn_engine_op_begin(struct swn_op *op)
             s->op->make_way(e, op);
     struct swn_thread_state *t = swn_window_thread(e);
     swn_expected_read_cancel(e, 1);
+    swn_restore_written(e, op->begin_ns);
     op->seq = ++e->ops.seq;
     op->unlisted = 0;
     op->prev_open = NULL;

@@ -2,7 +2,10 @@
  * it. */
 #define _GNU_SOURCE
 #include <errno.h>
+#include <time.h>
+#include <unistd.h>
 
+#include "base/process.h"
 #include "blocks/memory/publish.h"
 #include "skeleton/engine/engine_internal.h"
 #include "skeleton/engine/accounting.h"
@@ -13,6 +16,18 @@
 
 /* Inputs up to this part of the budget may become resident again for good. */
 #define RESTORE_PART 16
+
+/* Stores of which no operator tells come to notice as anonymous memory that does not count. A look costs some
+ * microseconds. */
+#define LOOK_NS (uint64_t)20000000
+#define LOOK_LONGEST_NS (uint64_t)1000000000
+/* More than the program's other memory grows by in a few operators. */
+#define NOTICED_LEAST ((int64_t)4 << 20)
+#define NOTICED_PART 8 /* of the budget */
+/* Of a range: with less, reading all the rest of it costs more memory than it gives back. */
+#define WRITTEN_PART 4
+/* The search for the ranges takes at most one in so many parts of the time. */
+#define SEARCH_PART 100
 
 /* From now on all of r is read through the mapping of its extent. -EBUSY: it was written to, and its frames stay
  * mapped. */
@@ -83,6 +98,77 @@ void swn_restore_input(struct swn_engine *e, struct swn_range *r)
         swn_tensor_of(r)->recalled = 1;
         e->plan.dirty = 1;
     }
+}
+
+/* Anonymous memory beyond what counts. Negative: tensors without pages count already. 0 or -errno. */
+static int uncounted(struct swn_engine *e, int64_t *bytes)
+{
+    uint64_t anonymous;
+    int err = swn_process_anonymous(getpid(), &anonymous);
+    if (!err)
+        *bytes = (int64_t)anonymous - (int64_t)(swn_engine_resident(e) - swn_pool_bytes(e->pool));
+    return err;
+}
+
+static size_t written_bytes(struct swn_engine *e, const struct swn_range *r)
+{
+    size_t own;
+    if (atomic_load(&r->state) != SWN_FILE_BACKED || r->shared || r->pins || swn_tensor_of(r)->readers ||
+        swn_residency_private(&e->res, r->addr, swn_round_up(r->len, SWN_PAGE), &own))
+        return 0;
+    return own * SWN_PAGE >= r->len / WRITTEN_PART ? own * SWN_PAGE : 0;
+}
+
+static size_t all_written_bytes(struct swn_engine *e)
+{
+    size_t all = 0;
+    for (struct swn_range *r = swn_arena_first(e->arena); r; r = r->next)
+        all += written_bytes(e, r);
+    return all;
+}
+
+static void restore_all_written(struct swn_engine *e)
+{
+    for (struct swn_range *r = swn_arena_first(e->arena); r;) {
+        uintptr_t end = r->addr + r->span;
+        if (written_bytes(e, r))
+            swn_restore_resident(e, r, 0);
+        r = swn_arena_in(e->arena, end, swn_arena_hi(e->arena)); /* the lock may have been released */
+    }
+}
+
+/* Of this thread: on a busy machine a search takes far longer than it costs. */
+static uint64_t cpu_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
+}
+
+void swn_restore_written(struct swn_engine *e, uint64_t now)
+{
+    /* Guarded by the engine's lock. */
+    static uint64_t next, wait = LOOK_NS;
+    static int64_t least = INT64_MAX;
+    int64_t is, much = (int64_t)(e->budget.limit / NOTICED_PART);
+    if (now < next || !e->pool || !e->config.enforce || uncounted(e, &is))
+        return;
+    int first = least == INT64_MAX;
+    next = now + wait;
+    least = is < least ? is : least;
+    if (!first && is - least < (much > NOTICED_LEAST ? much : NOTICED_LEAST))
+        return;
+    uint64_t began = cpu_ns();
+    size_t found = all_written_bytes(e);
+    uint64_t search = (cpu_ns() - began) * SEARCH_PART;
+    wait = found ? LOOK_NS : 2 * wait < LOOK_LONGEST_NS ? 2 * wait : LOOK_LONGEST_NS;
+    next = now + (wait > search ? wait : search);
+    if (!found) {
+        least = is; /* the memory is other than tensors' */
+        return;
+    }
+    swn_reclaim_note_written(e, found);
+    restore_all_written(e);
 }
 
 /* Whether the chunk has bytes in a frame, or bytes that need a frame. */

@@ -11,6 +11,9 @@
 int swn_restore_share(struct swn_engine *e, struct swn_range *r);
 int swn_restore_resident(struct swn_engine *e, struct swn_range *r, void *pages);
 void swn_restore_input(struct swn_engine *e, struct swn_range *r);
+/* Called by operators, `now` and then: gives ordinary pages, which count and can leave, to ranges of which the program
+ * has stored a good part itself while they were file-backed. */
+void swn_restore_written(struct swn_engine *e, uint64_t now);
 void swn_plan_apply_to(struct swn_engine *e, struct swn_range *r);
 
 #endif

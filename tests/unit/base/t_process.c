@@ -75,9 +75,10 @@ static void not_dead(void **state)
 /* Anonymous memory and pages that are shared. */
 static void what_is_resident(void **state)
 {
-    uint64_t before, after, own;
+    uint64_t before, after, own, anonymous;
     (void)state;
     assert_int_equal(swn_process_own_memory(getpid(), &own), 0);
+    assert_int_equal(swn_process_anonymous(getpid(), &anonymous), 0);
     assert_int_equal(swn_process_resident(1 << 22, &before), -ENOENT);
     assert_int_equal(swn_process_resident(getpid(), &before), 0);
     assert_true(before > MIB / 4);
@@ -90,8 +91,11 @@ static void what_is_resident(void **state)
         assert_true(after > before + 30 * MIB);
         assert_int_equal(swn_process_own_memory(getpid(), &after), 0);
         assert_true(after > own + 30 * MIB);
+        assert_int_equal(swn_process_anonymous(getpid(), &after), 0);
+        assert_true(shared ? after < anonymous + 8 * MIB : after > anonymous + 30 * MIB);
         munmap(p, 32 * MIB);
     }
+    assert_int_equal(swn_process_anonymous(1 << 22, &after), -ENOENT);
     assert_int_equal(swn_process_own_memory(1 << 22, &after), -ENOENT);
     uid_t user;
     assert_int_equal(swn_process_user(1 << 22, &user), -ENOENT);

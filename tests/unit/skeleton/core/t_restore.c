@@ -1,0 +1,99 @@
+/* Description: bytes that a program stores behind the engine's back, as compiled code and numpy do, come to count, are
+ * said where they do not fit, and leave memory again. */
+#define _GNU_SOURCE
+#include "tests/unit/support/engine_fixture.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <time.h>
+
+#include <cmocka.h>
+
+#define TENSORS 12
+#define BYTES (8 * MIB)
+#define BUDGET (24 * MIB)
+
+static struct tensor tensors[TENSORS], small;
+
+/* Memory of the tensors, whatever the engine takes it for. */
+static size_t own_memory(void)
+{
+    size_t all = 0, pages;
+    for (unsigned i = 0; i < TENSORS; i++) {
+        CHECK(swn_residency_private(&swn_engine_one.res, tensors[i].own, BYTES, &pages) == 0);
+        all += pages * SWN_PAGE;
+    }
+    return all;
+}
+
+static void pause_ms(long ms)
+{
+    struct timespec t = {ms / 1000, ms % 1000 * 1000000};
+    nanosleep(&t, NULL);
+}
+
+/* Operators that have nothing to do with the tensors, for a while. */
+static void compute_something(void)
+{
+    for (int i = 0; i < 10; i++) {
+        op_read(&small);
+        pause_ms(30);
+    }
+}
+
+static void make_all(void)
+{
+    CHECK(engine_begin(BUDGET, SWN_CONFIG_AUTO, NULL) == 0);
+    CHECK(tensor_make(&small, MIB, 99));
+    for (unsigned i = 0; i < TENSORS; i++)
+        CHECK(tensor_make(&tensors[i], BYTES, i + 1));
+    CHECK(own_memory() <= BUDGET);
+}
+
+static void check_all(uint64_t stamp)
+{
+    for (unsigned i = 0; i < TENSORS; i++) {
+        CHECK(tensors[i].stamp == stamp + i);
+        CHECK(tensor_right(&tensors[i], tensors[i].own));
+    }
+}
+
+static void all_at_once(void *arg)
+{
+    (void)arg;
+    make_all();
+    for (unsigned round = 1; round < 4; round++) {
+        for (unsigned i = 0; i < TENSORS; i++)
+            tensor_stamp(&tensors[i], tensors[i].own, 100 * round + i);
+        CHECK(own_memory() == TENSORS * BYTES); /* else the test shows nothing */
+        compute_something();
+        CHECK(own_memory() <= BUDGET);
+        check_all(100 * round);
+    }
+    CHECK(engine_counters().over_budget_peak > (TENSORS - 4) * BYTES);
+}
+
+static void one_by_one(void *arg)
+{
+    (void)arg;
+    make_all();
+    for (unsigned i = 0; i < TENSORS; i++) {
+        tensor_stamp(&tensors[i], tensors[i].own, 500 + i);
+        compute_something();
+        CHECK(own_memory() <= BUDGET);
+    }
+    check_all(500);
+    CHECK(engine_counters().over_budget_peak <= BYTES);
+}
+
+IN_A_CHILD(all_at_once, 60)
+IN_A_CHILD(one_by_one, 60)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_all_at_once),
+        cmocka_unit_test(test_one_by_one),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
