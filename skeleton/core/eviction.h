@@ -12,8 +12,8 @@ int swn_reclaim_if_idle(struct swn_engine *e, size_t bytes);
 /* Makes room for memory that will be used in any case. 0, or -ENOMEM when the budget is exceeded; `spare` must not
  * leave. */
 int swn_reclaim_must(struct swn_engine *e, size_t bytes, const struct swn_range *spare);
-/* Says that the budget is exceeded, if it is with `bytes` that the program has written itself and that do not count
- * yet. */
+/* Says that the budget is exceeded, if it is by `bytes` alone, which the program has written itself and which do not
+ * count yet. */
 void swn_reclaim_note_written(struct swn_engine *e, size_t bytes);
 /* Notes that kept weights have left for a tensor; with it the nonweight bytes would be `other`. */
 void swn_reclaim_note_shortage(struct swn_engine *e, size_t other);
