@@ -57,13 +57,14 @@ class Demo:
         """Rows of the table and whether all went well."""
         if self.no_limit:
             progress(f"{self.no_limit}: running WITHOUT a memory limit")
-        measuring.warm_libraries(self.setup, models[0])
         checkpoints = [self.setup.out / f"{model}.pth" for model in models]
         rows, good = [], True
         try:
             progress("saving checkpoints with random weights, and measuring how much memory inferences take")
             with concurrent.futures.ThreadPoolExecutor() as pool:
+                warm = pool.submit(measuring.warm_libraries, self.setup, models[0])
                 sizes = list(pool.map(self._make, models, checkpoints))
+                warm.result()
             for model, checkpoint, facts in zip(models, checkpoints, sizes):
                 model_rows, model_good = self._run_model(model, checkpoint, facts)
                 rows += model_rows
