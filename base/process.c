@@ -87,8 +87,9 @@ int swn_process_lives(pid_t pid, uint64_t start)
 /* Resident pages, and those among them that are of files or shared memory. */
 static int resident_pages(pid_t pid, unsigned long long *all, unsigned long long *shared)
 {
-    char path[64], text[128];
-    snprintf(path, sizeof path, "/proc/%ld/statm", (long)pid);
+    char path[64] = "/proc/self/statm", text[128]; /* also where /proc is of another namespace of processes */
+    if (pid)
+        snprintf(path, sizeof path, "/proc/%ld/statm", (long)pid);
     int err = read_line(AT_FDCWD, path, text, sizeof text);
     return err ? err : sscanf(text, "%*u %llu %llu", all, shared) == 2 ? 0 : -EPROTO;
 }

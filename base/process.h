@@ -26,7 +26,7 @@ int swn_process_resident(pid_t pid, uint64_t *bytes);
 /* Resident bytes of the process that are in no file: anonymous pages and shared memory. 0; -ENODATA: it is dying, or
  * Linux is older than 4.5; -errno. */
 int swn_process_own_memory(pid_t pid, uint64_t *bytes);
-/* Anonymous pages alone, for a caller that asks often: a tenth of the time. 0 or -errno. */
+/* Anonymous pages alone, for a caller that asks often: a tenth of the time. pid 0: this process. 0 or -errno. */
 int swn_process_anonymous(pid_t pid, uint64_t *bytes);
 /* The children of the process's first thread that are programs of their own, as they have called exec: their memory is
  * not shared with the parent's. At most `most` of them. Their number, or -errno: -ENOENT where the kernel does not tell

@@ -28,7 +28,7 @@ from sampler import Sampler
 # it and must fit, ResNet-101 has no such layer.
 POINTS = {"vgg19": 0.75, "resnet101": 0.5}
 INFERENCES = 5
-TIMED_LAST = 3          # the passes after swapnet has learned the order
+TIMED_LAST = 3          # the order is known then; their median is no pass in which what stays is read
 TIMEOUT_SECONDS = 120
 COLUMNS = ("model", "size MiB", "program", "budget MiB", "limit MiB", "peak MiB", "latency ms",
            "same bits", "note")

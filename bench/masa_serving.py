@@ -138,6 +138,8 @@ def write(path, rows):
     columns = ("scenario", "scale", "terms", "memory", "budget_mib", "limit_mib", "disk", "rho", "policy", "seed", "job",
                "networks", "at", "sent", "done", "status", "same", "processor_s", "read_mib", "note")
     new = not path.exists()
+    if not new and path.read_text(encoding="utf-8").splitlines()[:1] != [",".join(columns)]:
+        raise SystemExit(f"masa: {path} has other columns; name another file")
     with open(path, "a", newline="", encoding="utf-8") as file:
         out = csv.DictWriter(file, columns, restval="")
         if new:

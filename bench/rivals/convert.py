@@ -1,4 +1,5 @@
 """A model in the forms that other engines take, made once, without a limit, below the work directory."""
+import contextlib
 import os
 import shutil
 import subprocess
@@ -8,6 +9,7 @@ import samples
 import ways
 
 TIMEOUT_SECONDS = 600
+FORMS = ("model.onnx", "packed.onnx", "model.xml", "model.mnn")
 
 
 def make(setup, model):
@@ -28,10 +30,12 @@ def make(setup, model):
     for path in directory.iterdir():  # only pages that are clean can be dropped
         with open(path, "rb") as file:
             os.fsync(file.fileno())
-    stamp.write_text(wanted, encoding="utf-8")
+    if all((directory / name).exists() for name in FORMS):  # else the next run tries again
+        stamp.write_text(wanted, encoding="utf-8")
 
 
 def _run(command, directory, environment):
     """A conversion that fails leaves no file, and the engine says so when it is started."""
     with open(directory / "convert.log", "ab") as log:
-        subprocess.run(command, check=False, stdout=log, stderr=log, timeout=TIMEOUT_SECONDS, env=environment)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            subprocess.run(command, check=False, stdout=log, stderr=log, timeout=TIMEOUT_SECONDS, env=environment)

@@ -17,8 +17,8 @@ from plan import MIB
 TERMS = ("weights", "whole")
 # Of the networks with hardly any weights.
 HARDLY = 1e-4
-# A base is found within so much.
-STEP = 4 * MIB
+# A base is found within so much, and is no larger.
+STEP, MOST = 4 * MIB, 400 * MIB
 # Rounds of requests that a server has to settle, and then may read no more than this in so many again.
 SETTLE, AGAIN, READS = 3, 2, 1 * MIB
 PATIENCE_S = 5
@@ -101,14 +101,17 @@ class Bases:
             yield server, protocol
 
     def of(self, kind):
-        name = f"{kind}{' on a machine with swap' if self.place.may_swap else ''}"
+        networks = ", ".join(n.name for n in self.place.networks)
+        name = f"{kind} for {networks}{' on a machine with swap' if self.place.may_swap else ''}"
         if name not in self.found:
             image = (self.place.folder / "samples" / "0.in").read_bytes()
 
             def is_enough(limit):
                 with self._started(kind, limit) as (server, protocol):
                     return _settles(server, protocol, self.place.networks, image)
-            self.found[name] = smallest(is_enough, 16 * MIB, 400 * MIB, STEP)
+            if not is_enough(MOST):
+                raise SystemExit(f"masa: {kind} does not answer for networks without weights within {MOST // MIB} MiB")
+            self.found[name] = smallest(is_enough, 16 * MIB, MOST, STEP)
             if self.keep:
                 self.keep.write_text(json.dumps(self.found))
         return self.found[name]

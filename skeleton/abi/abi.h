@@ -15,7 +15,7 @@
 extern "C" {
 #endif
 
-#define SWN_ATEN_ABI 26u
+#define SWN_ATEN_ABI 27u
 #define SWN_OP_ARGS 64 /* tensors looked at per operator; the rest use their own address, which is always right */
 
 /* Hints: an operator that uses an argument in another way gets the right bytes, too, only more slowly. */

@@ -430,7 +430,7 @@ void swn_reclaim_note_written(struct swn_engine *e, size_t bytes)
     if (bytes <= limit) /* others would have left for it */
         return;
     size_t over = note_over_budget(e, bytes, limit);
-    if (!e->said.over++)
+    if (!e->said.written++)
         swn_say(
             "code beside PyTorch's operators (torch.compile's kernels, numpy) has written %s of tensors that had left "
             "memory: %s more than the budget of %s has room for, which leave again now",

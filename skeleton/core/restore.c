@@ -3,7 +3,6 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "base/process.h"
 #include "blocks/memory/publish.h"
@@ -26,6 +25,9 @@
 #define NOTICED_PART 8 /* of the budget */
 /* Of a range: with less, reading all the rest of it costs more memory than it gives back. */
 #define WRITTEN_PART 4
+/* What one look restores at most. */
+#define AT_ONCE 64
+#define BYTES_AT_ONCE ((size_t)64 << 20)
 /* The search for the ranges takes at most one in so many parts of the time. */
 #define SEARCH_PART 100
 
@@ -104,7 +106,7 @@ void swn_restore_input(struct swn_engine *e, struct swn_range *r)
 static int uncounted(struct swn_engine *e, int64_t *bytes)
 {
     uint64_t anonymous;
-    int err = swn_process_anonymous(getpid(), &anonymous);
+    int err = swn_process_anonymous(0, &anonymous);
     if (!err)
         *bytes = (int64_t)anonymous - (int64_t)(swn_engine_resident(e) - swn_pool_bytes(e->pool));
     return err;
@@ -113,27 +115,48 @@ static int uncounted(struct swn_engine *e, int64_t *bytes)
 static size_t written_bytes(struct swn_engine *e, const struct swn_range *r)
 {
     size_t own;
-    if (atomic_load(&r->state) != SWN_FILE_BACKED || r->shared || r->pins || swn_tensor_of(r)->readers ||
-        swn_residency_private(&e->res, r->addr, swn_round_up(r->len, SWN_PAGE), &own))
+    /* The program may have protected its own mapping, and what is not in memory of it is read page by page. */
+    if (atomic_load(&r->state) != SWN_FILE_BACKED || r->mapped_file || r->shared || r->pins ||
+        swn_tensor_of(r)->readers || swn_residency_private(&e->res, r->addr, swn_round_up(r->len, SWN_PAGE), &own))
         return 0;
-    return own * SWN_PAGE >= r->len / WRITTEN_PART ? own * SWN_PAGE : 0;
+    /* A tensor that is larger than the budget only grows by what it has not written. */
+    size_t least = r->len > e->budget.limit ? r->len - r->len / WRITTEN_PART : r->len / WRITTEN_PART;
+    return own * SWN_PAGE >= least ? own * SWN_PAGE : 0;
 }
 
-static size_t all_written_bytes(struct swn_engine *e)
+/* Ranges of which a good part was written. */
+struct written {
+    size_t bytes; /* of all of them */
+    unsigned n;
+    struct {
+        uintptr_t at;
+        uint32_t id;
+    } some[AT_ONCE];
+};
+
+static void find_written(struct swn_engine *e, struct written *w)
 {
-    size_t all = 0;
-    for (struct swn_range *r = swn_arena_first(e->arena); r; r = r->next)
-        all += written_bytes(e, r);
-    return all;
+    *w = (struct written){0};
+    for (struct swn_range *r = swn_arena_first(e->arena); r; r = r->next) {
+        size_t bytes = written_bytes(e, r);
+        w->bytes += bytes;
+        if (!bytes || w->n == AT_ONCE)
+            continue;
+        w->some[w->n].at = r->addr;
+        w->some[w->n++].id = r->id;
+    }
 }
 
-static void restore_all_written(struct swn_engine *e)
+/* Other operators wait meanwhile, so it ends after some bytes. */
+static void restore_some(struct swn_engine *e, const struct written *w)
 {
-    for (struct swn_range *r = swn_arena_first(e->arena); r;) {
-        uintptr_t end = r->addr + r->span;
-        if (written_bytes(e, r))
-            swn_restore_resident(e, r, 0);
-        r = swn_arena_in(e->arena, end, swn_arena_hi(e->arena)); /* the lock may have been released */
+    size_t done = 0;
+    for (unsigned i = 0; i < w->n && done < BYTES_AT_ONCE; i++) {
+        /* The lock may have been released for the one before. */
+        struct swn_range *r = swn_arena_find(e->arena, w->some[i].at);
+        size_t bytes = r && r->id == w->some[i].id ? written_bytes(e, r) : 0;
+        if (bytes && !swn_restore_resident(e, r, 0))
+            done += bytes;
     }
 }
 
@@ -151,24 +174,27 @@ void swn_restore_written(struct swn_engine *e, uint64_t now)
     static uint64_t next, wait = LOOK_NS;
     static int64_t least = INT64_MAX;
     int64_t is, much = (int64_t)(e->budget.limit / NOTICED_PART);
-    if (now < next || !e->pool || !e->config.enforce || uncounted(e, &is))
+    if (now < next || !e->pool || !e->config.enforce)
+        return;
+    next = now + wait;
+    if (uncounted(e, &is))
         return;
     int first = least == INT64_MAX;
-    next = now + wait;
     least = is < least ? is : least;
     if (!first && is - least < (much > NOTICED_LEAST ? much : NOTICED_LEAST))
         return;
     uint64_t began = cpu_ns();
-    size_t found = all_written_bytes(e);
+    struct written written;
+    find_written(e, &written);
     uint64_t search = (cpu_ns() - began) * SEARCH_PART;
-    wait = found ? LOOK_NS : 2 * wait < LOOK_LONGEST_NS ? 2 * wait : LOOK_LONGEST_NS;
+    wait = written.bytes ? LOOK_NS : 2 * wait < LOOK_LONGEST_NS ? 2 * wait : LOOK_LONGEST_NS;
     next = now + (wait > search ? wait : search);
-    if (!found) {
+    if (!written.bytes) {
         least = is; /* the memory is other than tensors' */
         return;
     }
-    swn_reclaim_note_written(e, found);
-    restore_all_written(e);
+    swn_reclaim_note_written(e, written.bytes);
+    restore_some(e, &written);
 }
 
 /* Whether the chunk has bytes in a frame, or bytes that need a frame. */

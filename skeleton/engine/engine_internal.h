@@ -254,7 +254,7 @@ struct swn_counters {
 
 /* Messages that are printed once: not 0 when printed. */
 struct swn_said {
-    int pool, over, full, oversize, read, store, refused, compressed, closed, small, limited;
+    int pool, over, written, full, oversize, read, store, refused, compressed, closed, small, limited;
 };
 
 struct swn_engine {

@@ -44,8 +44,11 @@ int swn_parts_begin(unsigned threads)
 
 void swn_parts_end(int begun)
 {
-    if (begun)
-        atomic_fetch_sub_explicit(&operators, 1, memory_order_relaxed);
+    unsigned now = atomic_load_explicit(&operators, memory_order_relaxed);
+    while (
+        begun && now && /* 0: forked from a handler meanwhile */
+        !atomic_compare_exchange_weak_explicit(&operators, &now, now - 1, memory_order_relaxed, memory_order_relaxed))
+        ;
 }
 
 /* Like sched_yield, it is no cancellation point and leaves errno alone. */

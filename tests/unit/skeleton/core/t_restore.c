@@ -32,10 +32,10 @@ static void pause_ms(long ms)
     nanosleep(&t, NULL);
 }
 
-/* Operators that have nothing to do with the tensors, for a while. */
+/* Operators that have nothing to do with the tensors, until these leave. */
 static void compute_something(void)
 {
-    for (int i = 0; i < 10; i++) {
+    for (int i = 0; i < 500 && (i < 5 || own_memory() > BUDGET); i++) {
         op_read(&small);
         pause_ms(30);
     }
@@ -47,6 +47,9 @@ static void make_all(void)
     CHECK(tensor_make(&small, MIB, 99));
     for (unsigned i = 0; i < TENSORS; i++)
         CHECK(tensor_make(&tensors[i], BYTES, i + 1));
+    /* The oldest tensor is not the one with the lowest address. */
+    tensor_free(&tensors[0]);
+    CHECK(tensor_make(&tensors[0], BYTES, 1) && tensors[0].own < tensors[1].own);
     CHECK(own_memory() <= BUDGET);
 }
 

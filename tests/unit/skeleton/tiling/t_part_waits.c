@@ -25,6 +25,9 @@ uint64_t __wrap_swn_now_ns(void)
     return clock_ns += tick_ns;
 }
 
+/* A page that is not in memory may make a thread sleep, too. */
+#define A_FEW 5
+
 static long times_asleep(void)
 {
     struct rusage use;
@@ -90,7 +93,7 @@ static void yields_while_nobody_else_computes(void **state)
     tick_ns = 10 * US;
     for (int i = 0; i < 1000; i++)
         assert_int_equal(swn_part_wait(), 1);
-    assert_int_equal(times_asleep(), asleep);
+    assert_in_range(times_asleep(), asleep, asleep + A_FEW);
     swn_parts_end(begun);
 }
 
@@ -107,20 +110,21 @@ static void stays_awake_and_then_sleeps_where_others_compute(void **state)
     errno = ENOTTY;
     for (int i = 0; i < 10; i++)
         assert_int_equal(swn_part_wait(), 1);
-    assert_int_equal(times_asleep(), asleep); /* 0.1 ms */
-    for (int i = 0; i < 20; i++)
+    assert_in_range(times_asleep(), asleep, asleep + A_FEW); /* 0.1 ms */
+    asleep = times_asleep();
+    for (int i = 0; i < 100; i++)
         assert_int_equal(swn_part_wait(), 1);
-    assert_true(times_asleep() > asleep);
+    assert_true(times_asleep() > asleep + 50);
     assert_int_equal(errno, ENOTTY);
     asleep = times_asleep();
     clock_ns += 100 * US; /* computes, and waits again */
     for (int i = 0; i < 10; i++)
         assert_int_equal(swn_part_wait(), 1);
-    assert_int_equal(times_asleep(), asleep);
+    assert_in_range(times_asleep(), asleep, asleep + A_FEW);
     clock_ns += 600000 * US; /* half a second later it yields, to see whether others still compute */
     for (int i = 0; i < 1000; i++)
         assert_int_equal(swn_part_wait(), 1);
-    assert_int_equal(times_asleep(), asleep);
+    assert_in_range(times_asleep(), asleep, asleep + A_FEW);
     swn_parts_end(begun);
 }
 
@@ -131,6 +135,8 @@ static void a_forked_child_begins_anew(void **state)
         skip();
     assert_true(swn_parts_begin(2));
     swn_parts_fork_child();
+    assert_int_equal(swn_part_wait(), 0);
+    swn_parts_end(1); /* of the parent's operator, if a handler has forked */
     assert_int_equal(swn_part_wait(), 0);
 }
 
