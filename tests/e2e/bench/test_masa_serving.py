@@ -97,9 +97,13 @@ def test_terms_are_the_same_for_all(tmp_path, monkeypatch):
     bases = masa_terms.Bases(place, tmp_path / "bases.json")
     own = {kind: bases.of(kind) for kind in needs}
     assert all(needs[kind] <= own[kind] <= needs[kind] + masa_terms.STEP for kind in needs)
-    assert masa_terms.Bases(argparse.Namespace(may_swap=False), tmp_path / "bases.json").of("mmap") == own["mmap"]
+    same = argparse.Namespace(may_swap=False, networks=networks()[:1])
+    assert masa_terms.Bases(same, tmp_path / "bases.json").of("mmap") == own["mmap"]
 
     needs["mmap"] = 90 * mib
+    place.networks = networks()[:2]
+    assert masa_terms.Bases(place, tmp_path / "bases.json").of("mmap") < own["mmap"]
+    place.networks = networks()[:1]
     place.may_swap = True
     assert masa_terms.Bases(place, tmp_path / "bases.json").of("mmap") < own["mmap"]
 
