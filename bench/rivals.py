@@ -33,7 +33,7 @@ from plan import MIB
 MODELS = ("resnet152", "vgg19", "vit_b_16", "mobilenet_v2")
 KNOWN_MODELS = (*MODELS, "resnet101", "vit_l_32", "squeezenet1_1")
 # Inferences of a process that is asked whether it answers, and of one that is timed. Engines allocate in their first ones, and
-# swapnet has its plan after six at most.
+# swapnet has kept what it keeps after six at most.
 TRIED, WARM_UP, TIMED = 4, 8, 4
 TIMES_PLAIN = 20    # who is slower than that does not answer
 TIMES = (1, 2, 4)   # of swapnet's smallest limit
