@@ -431,10 +431,10 @@ void swn_reclaim_note_written(struct swn_engine *e, size_t bytes)
         return;
     size_t over = note_over_budget(e, bytes, limit);
     if (!e->said.written++)
-        swn_say(
-            "code beside PyTorch's operators (torch.compile's kernels, numpy) has written %s of tensors that had left "
-            "memory: %s more than the budget of %s has room for, which leave again now",
-            swn_format_mib(c, bytes), swn_format_mib(a, over), swn_format_mib(b, limit));
+        swn_say("code beside PyTorch's operators (torch.compile's kernels, numpy, torch.load of old files) has written "
+                "%s of tensors that had left "
+                "memory: %s more than the budget of %s has room for, which leave again now",
+                swn_format_mib(c, bytes), swn_format_mib(a, over), swn_format_mib(b, limit));
 }
 
 /* Makes room for memory that will be used in any case. */

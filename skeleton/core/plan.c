@@ -26,8 +26,6 @@
 
 #define MIB ((size_t)1 << 20)
 #define RING_LEAST (MIB / 2) /* of a plan, see scheduler/planner/plan.c */
-/* How far beyond the part of a cycle that has been right its end is looked for. */
-#define LOOK_FURTHER 2
 /* The part of the limit for "short of the disk" above which passes that were short still count as short. */
 #define STILL_SHORT 0.75
 /* A ring is whole granules, and small tensors come and go between two large ones. Without regions there is room for
@@ -267,12 +265,8 @@ int swn_plan_candidate_make(struct swn_engine *e, struct swn_thread_state *t, st
     /* A longer cycle has not been right as a whole: of models in any order there may be none. */
     size_t right = t->cursor.run < most ? (size_t)t->cursor.run : most;
     size_t len = swn_access_order_cycle(e->weights.order, &t->cursor, NULL, right);
-    if (!len) {
-        len = swn_access_order_cycle(e->weights.order, &t->cursor, NULL, LOOK_FURTHER * right + 16);
-        if (len > t->cursor.run)
-            t->next_plan_try = len; /* then all of it will have been right */
+    if (!len)
         return -EAGAIN;
-    }
     out->ids = malloc(most * sizeof *out->ids);
     out->weights = malloc(most * sizeof *out->weights);
     if (out->ids && out->weights)

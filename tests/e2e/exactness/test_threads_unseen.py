@@ -20,7 +20,8 @@ def test_coroutines_that_store(torch):
     plain, run = harness.both(torch, "coroutines", "stores", str(harness.coroutines()), 16384, budget=32)
     assert plain.record["notes"]["blocked"] and not run.record["notes"]["blocked"], run.describe()
     harness.assert_streamed(run, mapped=True)
-    assert run.own_lines() == [], run.describe()
+    # What a coroutine stores between two operators may be more than the budget.
+    assert all("code beside PyTorch's operators" in line for line in run.own_lines()), run.describe()
 
 
 def test_coroutines_that_compute(torch):

@@ -161,10 +161,11 @@ def test_nothing_to_register(torch, how):
 
 @each_113
 def test_what_cannot_be_referred_to_is_said_once(torch, disk):
-    """A file of torch.save before 1.6 has no directory: it is read, and one line says so without SWAPNET_VERBOSE."""
+    """A file of torch.save before 1.6 has no directory: it is read, and one line says so without SWAPNET_VERBOSE. Another
+    one may say that what it reads at once exceeds the budget."""
     run = load(torch, "pth", disk, "stop", path=checkpoint(torch, "old"))
     assert run.rc == 0 and run.record and run.stats["deferred_bytes"] == 0 and not stores(disk), run.describe()
-    [line] = run.own_lines()
+    [line] = [line for line in run.own_lines() if "code beside PyTorch's operators" not in line]
     assert "read into memory, as it cannot be loaded by reference: written in the format of PyTorch before 1.6" in line
 
 

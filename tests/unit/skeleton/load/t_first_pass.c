@@ -1,6 +1,5 @@
 /* Description: in the first pass a checkpoint that is loaded by reference is read ahead in the order of its store, as
- * long as that is the order in which it is used; a mapped one in the order that its layers have in common; a plan comes
- * as soon as a pass has been as foreseen. */
+ * long as that is the order in which it is used; a mapped one in the order that its layers have in common. */
 #define _GNU_SOURCE
 #include "tests/unit/support/engine_fixture.h"
 
@@ -117,19 +116,6 @@ static void in_store_order(void *arg)
     for (unsigned i = 0; i < WEIGHTS; i++)
         tensor_free(&weights[i]);
     engine_is_empty();
-}
-
-/* The plan does not wait longer than for one pass that was foreseen from its beginning to its end, however long passes
- * are. */
-static void plans_early(void *arg)
-{
-    (void)arg;
-    CHECK(engine_begin(BUDGET, SWN_CONFIG_AUTO, NULL) == 0);
-    load_all(write_checkpoint(name_in_a_row));
-    unsigned reads = 0;
-    for (; !e->plan.planned && reads < 5 * WEIGHTS; reads++)
-        op_read(&weights[reads % WEIGHTS]);
-    CHECK(reads > 2 * WEIGHTS && reads <= 2 * WEIGHTS + 4);
 }
 
 /* Used in another order: nothing is read for nothing. */
@@ -251,7 +237,6 @@ static void budget_shrinks(void *arg)
 
 IN_A_CHILD(many_models, 60)
 IN_A_CHILD(in_store_order, 120)
-IN_A_CHILD(plans_early, 120)
 IN_A_CHILD(in_another_order, 120)
 IN_A_CHILD(as_in_the_layer_before, 120)
 IN_A_CHILD(in_circles, 120)
@@ -260,13 +245,9 @@ IN_A_CHILD(budget_shrinks, 120)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_many_models),
-        cmocka_unit_test(test_in_store_order),
-        cmocka_unit_test(test_plans_early),
-        cmocka_unit_test(test_in_another_order),
-        cmocka_unit_test(test_as_in_the_layer_before),
-        cmocka_unit_test(test_in_circles),
-        cmocka_unit_test(test_budget_shrinks),
+        cmocka_unit_test(test_many_models),      cmocka_unit_test(test_in_store_order),
+        cmocka_unit_test(test_in_another_order), cmocka_unit_test(test_as_in_the_layer_before),
+        cmocka_unit_test(test_in_circles),       cmocka_unit_test(test_budget_shrinks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
