@@ -25,8 +25,8 @@
 #define NOTICED_PART 8 /* of the budget */
 /* Of a range: with less, reading all the rest of it costs more memory than it gives back. */
 #define WRITTEN_PART 4
-/* What one look restores at most. */
-#define AT_ONCE 64
+/* Ranges that one search finds at most, and bytes that one operator restores. */
+#define LISTED 4096
 #define BYTES_AT_ONCE ((size_t)64 << 20)
 /* The search for the ranges takes at most one in so many parts of the time. */
 #define SEARCH_PART 100
@@ -117,47 +117,62 @@ static size_t written_bytes(struct swn_engine *e, const struct swn_range *r)
     size_t own;
     /* The program may have protected its own mapping, and what is not in memory of it is read page by page. */
     if (atomic_load(&r->state) != SWN_FILE_BACKED || r->mapped_file || r->shared || r->pins ||
-        swn_tensor_of(r)->readers || swn_residency_private(&e->res, r->addr, swn_round_up(r->len, SWN_PAGE), &own))
+        swn_tensor_of(r)->readers || r->len > e->budget.limit ||
+        swn_residency_private(&e->res, r->addr, swn_round_up(r->len, SWN_PAGE), &own))
         return 0;
-    /* A tensor that is larger than the budget only grows by what it has not written. */
-    size_t least = r->len > e->budget.limit ? r->len - r->len / WRITTEN_PART : r->len / WRITTEN_PART;
-    return own * SWN_PAGE >= least ? own * SWN_PAGE : 0;
+    return own * SWN_PAGE >= r->len / WRITTEN_PART ? own * SWN_PAGE : 0;
 }
 
-/* Ranges of which a good part was written. */
-struct written {
+/* Ranges of which a good part was written, and how far they have been gone through. Guarded by the engine's lock. */
+static struct {
     size_t bytes; /* of all of them */
-    unsigned n;
+    unsigned n, at;
     struct {
         uintptr_t at;
         uint32_t id;
-    } some[AT_ONCE];
-};
+    } some[LISTED];
+} written;
 
-static void find_written(struct swn_engine *e, struct written *w)
+static void find_written(struct swn_engine *e)
 {
-    *w = (struct written){0};
+    written.bytes = written.n = written.at = 0;
     for (struct swn_range *r = swn_arena_first(e->arena); r; r = r->next) {
         size_t bytes = written_bytes(e, r);
-        w->bytes += bytes;
-        if (!bytes || w->n == AT_ONCE)
+        written.bytes += bytes;
+        if (!bytes || written.n == LISTED)
             continue;
-        w->some[w->n].at = r->addr;
-        w->some[w->n++].id = r->id;
+        written.some[written.n].at = r->addr;
+        written.some[written.n++].id = r->id;
     }
 }
 
-/* Other operators wait meanwhile, so it ends after some bytes. */
-static void restore_some(struct swn_engine *e, const struct written *w)
+/* The bytes that were written of the range that was found there; 0: it is gone, or has changed. */
+static size_t still_written(struct swn_engine *e, uintptr_t at, uint32_t id, struct swn_range **r)
+{
+    *r = swn_arena_find(e->arena, at);
+    return *r && (*r)->id == id ? written_bytes(e, *r) : 0;
+}
+
+/* Goes on with those that were found. Other operators wait meanwhile, so it ends after some bytes. -ENOMEM: nothing can
+ * leave for them now. */
+static int restore_some(struct swn_engine *e)
 {
     size_t done = 0;
-    for (unsigned i = 0; i < w->n && done < BYTES_AT_ONCE; i++) {
-        /* The lock may have been released for the one before. */
-        struct swn_range *r = swn_arena_find(e->arena, w->some[i].at);
-        size_t bytes = r && r->id == w->some[i].id ? written_bytes(e, r) : 0;
+    while (written.at < written.n && done < BYTES_AT_ONCE) {
+        uintptr_t at = written.some[written.at].at;
+        uint32_t id = written.some[written.at++].id;
+        struct swn_range *r;
+        if (!still_written(e, at, id, &r))
+            continue;
+        if (swn_reclaim_try(e, swn_round_up(r->len, SWN_PAGE), r)) {
+            written.at = written.n;
+            return -ENOMEM;
+        }
+        size_t bytes = still_written(e, at, id, &r); /* the lock may have been released */
         if (bytes && !swn_restore_resident(e, r, 0))
             done += bytes;
     }
+    return 0;
 }
 
 /* Of this thread: on a busy machine a search takes far longer than it costs. */
@@ -174,27 +189,32 @@ void swn_restore_written(struct swn_engine *e, uint64_t now)
     static uint64_t next, wait = LOOK_NS;
     static int64_t least = INT64_MAX;
     int64_t is, much = (int64_t)(e->budget.limit / NOTICED_PART);
-    if (now < next || !e->pool || !e->config.enforce)
+    if (!e->pool || !e->config.enforce || (written.at == written.n && now < next))
         return;
+    if (written.at < written.n) {
+        (void)restore_some(e);
+        return;
+    }
     next = now + wait;
     if (uncounted(e, &is))
         return;
     int first = least == INT64_MAX;
     least = is < least ? is : least;
-    if (!first && is - least < (much > NOTICED_LEAST ? much : NOTICED_LEAST))
-        return;
-    uint64_t began = cpu_ns();
-    struct written written;
-    find_written(e, &written);
-    uint64_t search = (cpu_ns() - began) * SEARCH_PART;
-    wait = written.bytes ? LOOK_NS : 2 * wait < LOOK_LONGEST_NS ? 2 * wait : LOOK_LONGEST_NS;
-    next = now + (wait > search ? wait : search);
-    if (!written.bytes) {
-        least = is; /* the memory is other than tensors' */
+    if (!first && is - least < (much > NOTICED_LEAST ? much : NOTICED_LEAST)) {
+        wait = wait / 2 > LOOK_NS ? wait / 2 : LOOK_NS;
         return;
     }
-    swn_reclaim_note_written(e, written.bytes);
-    restore_some(e, &written);
+    uint64_t began = cpu_ns(), longer = 2 * wait < LOOK_LONGEST_NS ? 2 * wait : LOOK_LONGEST_NS;
+    find_written(e);
+    uint64_t search = (cpu_ns() - began) * SEARCH_PART;
+    wait = longer;
+    if (written.bytes) {
+        swn_reclaim_note_written(e, written.bytes);
+        wait = restore_some(e) ? longer : LOOK_NS;
+    } else {
+        least = is; /* the memory is other than tensors' */
+    }
+    next = now + (wait > search ? wait : search);
 }
 
 /* Whether the chunk has bytes in a frame, or bytes that need a frame. */

@@ -3,7 +3,7 @@
  *
  * OpenBLAS's threads wait by calling sched_yield over and over. Where other programs use the processors, each call
  * gives one away for milliseconds, although the awaited thread mostly needs microseconds. A product of 25088 terms
- * waits some hundred times; in 50 slices it waits 50 times as often, so VGG-19's linear layers took twenty times as
+ * waits some hundred times; in 50 slices it waits 50 times as often, so VGG-19's linear layers took ten times as
  * long as without slices beside a build. So while parts are computed sched_yield looks whether it gave the processor
  * away. For a while after that it keeps it for a moment instead, and then sleeps for the shortest time: the kernel lets
  * a thread that wakes up go first, and a thread that has yielded last.
