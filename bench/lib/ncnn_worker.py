@@ -5,7 +5,6 @@ Single precision throughout, as in PyTorch, where ncnn would store weights and a
 bytes would be another network. Outputs are compared with the plain program's; when they differ by more than rounding,
 there is no more to measure."""
 import argparse
-import time
 from pathlib import Path
 
 import ncnn
@@ -13,16 +12,11 @@ import numpy
 
 import samples
 import serving
+from serving import Refused
 
-# Rounding makes 1e-6 of these networks; another of the plain program's inputs 1e-3.
-TOLERANCE = 1e-4
 FP16 = ("use_fp16_packed", "use_fp16_storage", "use_fp16_arithmetic")
 # Each buys speed with a second form of the weights that is larger, or is made beside the first.
 FAST = ("use_winograd_convolution", "use_sgemm_convolution", "use_packing_layout")
-
-
-class Refused(Exception):
-    """There is nothing to measure; the text says why and fits into a table cell."""
 
 
 def build(directory, threads, lean):
@@ -51,13 +45,7 @@ def forward(net, image):
 
 def infer(net, plain, index):
     image = plain.inputs[index][0]  # has to outlive its Mat, which does not hold it
-
-    def describe(output):
-        deviation = plain.deviation(index, output)
-        if not deviation <= TOLERANCE:
-            raise Refused(f"other outputs than PyTorch's, by {deviation:.0e}")
-        return {"deviation": deviation}
-    return serving.infer(lambda data: forward(net, data), image, describe)
+    return serving.infer_compared(lambda data: forward(net, data), image, plain, index)
 
 
 def main():
@@ -68,13 +56,8 @@ def main():
     args = parser.parse_args()
     answers = serving.take_stdout()
     plain = samples.load(args.samples)
-    start = time.perf_counter()
-    try:
-        net = build(args.model, plain.threads, args.lean)
-        serving.say(answers, {"build_seconds": time.perf_counter() - start})
-        serving.serve(answers, lambda index: infer(net, plain, index))
-    except Refused as refused:
-        serving.say(answers, {"refused": str(refused)})
+    serving.serve_engine(answers, lambda: build(args.model, plain.threads, args.lean),
+                         lambda net, index: infer(net, plain, index))
 
 
 if __name__ == "__main__":

@@ -10,6 +10,14 @@ import sys
 import time
 
 
+# Rounding makes 1e-6 of other engines' outputs; another of the plain program's inputs 1e-3.
+TOLERANCE = 1e-4
+
+
+class Refused(Exception):
+    """There is nothing to measure; the text says why and fits into a table cell."""
+
+
 def take_stdout():
     """A private copy of stdout for answers, so that no library can print between them."""
     answers = os.fdopen(os.dup(1), "w", buffering=1, encoding="ascii")
@@ -49,3 +57,24 @@ def serve(answers, infer_index):
         if len(words) != 2 or words[0] != "infer":
             raise SystemExit(f"worker: unknown request: {line!r}")
         say(answers, infer_index(int(words[1])))
+
+
+def serve_engine(answers, build, infer_index):
+    """Another engine than PyTorch: infer_index(what build() returned, index) is an answer. Both may raise Refused."""
+    start = time.perf_counter()
+    try:
+        built = build()
+        say(answers, {"build_seconds": time.perf_counter() - start})
+        serve(answers, lambda index: infer_index(built, index))
+    except Refused as refused:
+        say(answers, {"refused": str(refused)})
+
+
+def infer_compared(forward, data, plain, index):
+    """infer() whose output is compared with the plain program's."""
+    def describe(output):
+        deviation = plain.deviation(index, output)
+        if not deviation <= TOLERANCE:
+            raise Refused(f"other outputs than PyTorch's, by {deviation:.0e}")
+        return {"deviation": deviation}
+    return infer(forward, data, describe)

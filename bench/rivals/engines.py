@@ -6,7 +6,6 @@ PyTorch. Single precision throughout. Outputs are compared with the plain progra
 included, into a file that later sessions map."""
 import argparse
 import sys
-import time
 from pathlib import Path
 
 import numpy
@@ -15,14 +14,6 @@ sys.path.insert(1, str(Path(__file__).resolve().parent.parent / "lib"))
 
 import samples  # noqa: E402
 import serving  # noqa: E402
-
-# Rounding makes 1e-6 of these networks; another of the plain program's inputs 1e-3.
-TOLERANCE = 1e-4
-
-
-class Refused(Exception):
-    """There is nothing to measure; the text says why and fits into a table cell."""
-
 
 def _session_options(threads):
     import onnxruntime
@@ -92,15 +83,6 @@ def mnn(directory, threads):
 ENGINES = {"onnx": onnx, "onnx-packed": onnx_packed, "onnx-mapped": onnx_mapped, "openvino": openvino, "mnn": mnn}
 
 
-def infer(forward, plain, index):
-    def describe(output):
-        deviation = plain.deviation(index, output)
-        if not deviation <= TOLERANCE:
-            raise Refused(f"other outputs than PyTorch's, by {deviation:.0e}")
-        return {"deviation": deviation}
-    return serving.infer(forward, plain.inputs[index], describe)
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--engine", choices=ENGINES)
@@ -112,13 +94,8 @@ def main():
     if args.pack:
         pack(args.model, plain.threads)
         return
-    start = time.perf_counter()
-    try:
-        forward = ENGINES[args.engine](args.model, plain.threads)
-        serving.say(answers, {"build_seconds": time.perf_counter() - start})
-        serving.serve(answers, lambda index: infer(forward, plain, index))
-    except Refused as refused:
-        serving.say(answers, {"refused": str(refused)})
+    serving.serve_engine(answers, lambda: ENGINES[args.engine](args.model, plain.threads),
+                         lambda forward, index: serving.infer_compared(forward, plain.inputs[index], plain, index))
 
 
 if __name__ == "__main__":

@@ -1,12 +1,12 @@
 """The ways to run a model in little memory, how each is started, and which files it reads."""
 import functools
-import os
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
 import pythons
 import variants
+import weights_file
 from plan import MIB
 
 HERE = Path(__file__).resolve().parent
@@ -124,12 +124,4 @@ def drop_page_cache(files):
     without them takes. Pages that another process maps at the time stay, and are charged to nobody here."""
     for path in files:
         if path.is_file():
-            _drop(path)
-
-
-def _drop(path):
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
-    finally:
-        os.close(descriptor)
+            weights_file.drop_page_cache(path)

@@ -28,7 +28,7 @@
 /* Ranges that one search finds at most, and bytes that one operator restores. */
 #define LISTED 4096
 #define BYTES_AT_ONCE ((size_t)64 << 20)
-/* The search for the ranges takes at most one in so many parts of the time. */
+/* Searching for the ranges takes at most 1 / SEARCH_PART of the time. */
 #define SEARCH_PART 100
 
 /* From now on all of r is read through the mapping of its extent. -EBUSY: it was written to, and its frames stay

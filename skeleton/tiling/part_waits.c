@@ -13,7 +13,7 @@
 #include "base/thread.h"
 #include "skeleton/engine/spin_wait.h"
 
-/* On a processor that nobody else wants a yield takes less than a microsecond. */
+/* Where no other thread waits for the processor, sched_yield returns within a microsecond. */
 #define GAVE_AWAY_NS 500000
 /* For so long a yield is not tried again. */
 #define BUSY_NS 500000000
