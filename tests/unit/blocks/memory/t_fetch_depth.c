@@ -3,6 +3,7 @@
  */
 #define _GNU_SOURCE
 #include <errno.h>
+#include <limits.h>
 #include <pthread.h>
 #include <semaphore.h>
 #include <setjmp.h>
@@ -133,6 +134,22 @@ static void done(struct swn_fetch_job *job, int err)
     sem_post(job->user);
 }
 
+/* A disk that serves all that it has at once. */
+static int all_at_once(void *ctx, struct io_uring *r, int timeout_ms, uint64_t *tag, int *res)
+{
+    static unsigned rest;
+    rest = timeout_ms ? ring.count : rest;
+    return rest && rest-- ? ring_wait(ctx, r, 1, tag, res) : 0;
+}
+
+static unsigned fewest; /* reads in flight while a job is told of bytes that have come, its last ones excepted */
+
+static int told(struct swn_fetch_job *job, size_t upto)
+{
+    fewest = upto < job->len && ring.count < fewest ? ring.count : fewest;
+    return 0;
+}
+
 /* Jobs of `len` bytes, one behind the other, and the queue they go to. */
 struct batch {
     struct swn_fetch *f;
@@ -228,6 +245,22 @@ static void small_ones(void **state)
     assert_int_equal(ring.most_bytes, 24 * KIB);
     run(32, 128 * KIB, JOBS, 4 * KIB);
     assert_int_equal(ring.most, 32);
+}
+
+/* The disk reads while the job computes the checksums of what has come. */
+static void reads_on_while_told(void **state)
+{
+    (void)state;
+    struct batch b;
+    with_ring();
+    table.ring_wait = all_at_once;
+    fewest = UINT_MAX;
+    begin(&b, 8, MIB, 1, 24 * MIB);
+    b.job[0].arrived = told;
+    submit(&b, 1);
+    end(&b);
+    assert_int_equal(fewest, 8);
+    assert_int_equal(ring.most, 8);
 }
 
 /* Each layer as soon as the disk can, rather than all of them at the end: the disk's depth is for the pieces of one,
@@ -364,10 +397,17 @@ int main(void)
 {
     alarm(300); /* a hang is a failure */
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(depth_and_size), cmocka_unit_test(by_default),  cmocka_unit_test(small_ones),
-        cmocka_unit_test(in_order),       cmocka_unit_test(large_reads), cmocka_unit_test(urgent_beside),
-        cmocka_unit_test(promoted),       cmocka_unit_test(limits),      cmocka_unit_test(on_threads),
+        cmocka_unit_test(depth_and_size),
+        cmocka_unit_test(by_default),
+        cmocka_unit_test(small_ones),
+        cmocka_unit_test(in_order),
+        cmocka_unit_test(large_reads),
+        cmocka_unit_test(urgent_beside),
+        cmocka_unit_test(promoted),
+        cmocka_unit_test(limits),
+        cmocka_unit_test(on_threads),
         cmocka_unit_test(in_groups),
+        cmocka_unit_test(reads_on_while_told),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
