@@ -1,6 +1,5 @@
 #!/usr/bin/env python3
-"""swapnet-serve measured: many models in memory for four of them, the first answer of an idle model, other servers beside
-it, and what a request costs that computes nothing. See README.md, "Serving". The exit status is 1 if a goal is missed."""
+"""swapnet-serve measured: many models in memory for four of them, the X See README.md, "Serving". The exit status is 1 if a goal is missed."""
 import argparse
 import json
 import signal
@@ -20,8 +19,9 @@ import first
 import identity
 import many
 import peers
+import tape
 
-PARTS = {"many": many, "first": first, "peers": peers, "identity": identity}
+PARTS = {"many": many, "first": first, "peers": peers, "identity": identity, "tape": tape}
 
 
 def engine_python(args):

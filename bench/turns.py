@@ -3,8 +3,8 @@
 much is read.
 
 One swapnet-engine per build is told what swapnet-serve would tell it. Each request's time is set against
-max(T, s / BW): T is the model's time with all weights in memory, s what of its weights is on the disk when the request
-begins, BW what bench-bandwidth reads. Bytes read are set against what Belady's rule reads, which knows all requests in
+max(T, s / BW): T is the model's time with all weights in memory, s what the engine read meanwhile, for the next requests
+too, BW what bench-bandwidth reads. All bytes read are set against what Belady's rule reads, which knows all requests in
 advance. Of each build there are two engines: one is told which requests follow, as swapnet-serve tells what waits, and one
 is told nothing. All engines take turns, so that a change of the machine hits all of them alike. The exit status is 1 if an answer
 has other bits than plain PyTorch's."""
@@ -30,7 +30,7 @@ from serve_engine import Engine
 
 MODELS = ("resnet50", "densenet161", "efficientnet_b4", "convnext_tiny", "resnet101", "vit_b_16")
 AHEAD = 3  # requests that wait behind the one that runs, of which an engine is told
-COLUMNS = ("order", "build", "told", "model", "T ms", "missing MiB", "ms", "x bound", "waited ms", "read/ideal", "same bits")
+COLUMNS = ("order", "build", "told", "model", "T ms", "read MiB", "ms", "x bound", "waited ms", "read/ideal", "same bits")
 
 
 def make_models(python, where, names):
@@ -46,20 +46,16 @@ class Served:
     """An engine with all of the models; is_told: what comes next."""
 
     def __init__(self, engine, models, is_told):
-        self.engine, self.models, self.is_told, self.groups = engine, models, is_told, {}
+        self.engine, self.models, self.is_told = engine, models, is_told
         engine.receive("READY")
         for number, (path, _, _) in enumerate(models.values()):
             engine.load(number, path)
-            self.groups[number] = [(g.bytes, g.in_memory) for g in engine.groups]
-
-    def missing(self, number):
-        return sum(all_ - there for all_, there in self.groups[number])
 
     def infer(self, number, behind=()):
         """behind: the models of the requests that follow."""
         then = behind[:AHEAD] if self.is_told else None
         data, want = list(self.models.values())[number][1:]
-        e, before = self.engine, self.missing(number)
+        e = self.engine
         e.requests += 1
         request, group, groups = e.requests, 0, 1
         read = waited = 0
@@ -70,10 +66,9 @@ class Served:
                                      inputs=len(tensors), steps=e.foretell(number, group, then))
             groups, group, tensors = head.groups, group + 1, ()
             read, waited = read + head.read_bytes, waited + head.wait_ns
-            self.groups[number] = [(g.bytes, g.in_memory) for g in e.groups]
         answer = e.fetch(request, outputs)
         seconds = time.perf_counter() - began
-        return {"model": number, "seconds": seconds, "missing": before, "read": read, "waited": waited / 1e9,
+        return {"model": number, "seconds": seconds, "read": read, "waited": waited / 1e9,
                 "same": next(iter(answer.values()))[2] == want}
 
 
@@ -135,10 +130,10 @@ def rows(found, models, alone, speed, builds, room, sizes):
             own = [a for a in answers if number in (None, a["model"])]
             if not own:
                 continue
-            factors = [a["seconds"] / max(alone[a["model"]], a["missing"] / speed) for a in own]
+            factors = [a["seconds"] / max(alone[a["model"]], a["read"] / speed) for a in own]
             yield (order, builds[b].name if builds[b].name else str(builds[b]), "yes" if is_told else "no", name,
                    f"{alone[number] * 1e3:.0f}" if name != "all" else "",
-                   f"{statistics.mean(a['missing'] for a in own) / MIB:.0f}",
+                   f"{statistics.mean(a['read'] for a in own) / MIB:.0f}",
                    f"{statistics.median(a['seconds'] for a in own) * 1e3:.0f}",
                    f"{statistics.median(factors):.2f}", f"{statistics.mean(a['waited'] for a in own) * 1e3:.0f}",
                    f"{sum(a['read'] for a in own) / best:.2f}" if name == "all" else "",

@@ -371,6 +371,28 @@ def test_servers_beside_have_the_same_pytorch():
     assert asked["many", None] == asked["many", "1.13"] == asked["peers", "1.13"] == pythons.PYTHON_113
 
 
+def test_tape_that_is_slow_or_has_other_bits_is_said(tmp_path, monkeypatch, capsys):
+    """bench/serve.py tape, whose program is not started here."""
+    sys.path.append(str(BENCH / "serving"))
+    import serve
+    import tape
+    models = {name: argparse.Namespace(file=tmp_path, weight_bytes=harness.MIB) for name in ("fast", "slow", "wrong")}
+    answers = {"fast": ([(1, 1.0), (2, 2.0)], True), "slow": ([(1, 1.25), (2, 2.5)], True), "wrong": ([(1, 1.0), (1, 1.0)], False)}
+    lines = "".join(json.dumps({"pairs": pairs, "same": same, "groups": 5}) + "\n" for pairs, same in answers.values())
+    monkeypatch.setattr(tape.zoo, "make", lambda *_: models)
+    setup = argparse.Namespace(python=sys.executable, tracing=None, folder=tmp_path, build=tmp_path, say=serve.Setup.say,
+                               is_markdown=True, print_table=lambda *args: serve.Setup.print_table(setup, *args))
+    monkeypatch.setattr(tape, "WORKER", tmp_path / "worker.py")
+    tape.WORKER.write_text(f"print({lines!r}, end='')")
+    failed, _ = tape.run(setup, argparse.Namespace(models=None, rounds=1))
+    assert failed == ["wrong: other bits than forward's",
+                      "the tapes take 1.077 times what forward() takes, in the geometric mean; the goal is 1.03"]
+    assert "| slow | 1 | 5 | 1500.0 | 1875.0 | 1.250 | 1.25 to 1.25 | yes |" in capsys.readouterr().out
+    tape.WORKER.write_text("")
+    with pytest.raises(SystemExit, match="fast was not measured"):
+        tape.run(setup, argparse.Namespace(models=None, rounds=1))
+
+
 SLOWED = """
 import os, pathlib, sys, time
 sys.path.insert(0, {bench!r})
