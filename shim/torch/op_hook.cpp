@@ -63,6 +63,7 @@ struct Operator {
     bool fills = false;               // zero_, fill_, normal_, uniform_: overwrites its argument and reads nothing
     bool announced_by_kernel = false; // copy_, normal_, uniform_: announced when PyTorch has nothing left to refuse
     swn_kernels kernels;              // the fields above hold only while these are PyTorch's
+    size_t arguments = 0;             // of its schema
     std::array<signed char, 32> use;  // swn_use per argument
     swn_flops_kind flops = SWN_FLOPS_NONE;
 };
@@ -161,6 +162,7 @@ Operator *describe(const at::RecordFunction &fn)
         op->kernels.look_at(*handle);
     op->flops = swn_flops_kind_find(op->name.c_str());
     const auto &args = handle->schema().arguments();
+    op->arguments = args.size();
     size_t length = rule ? std::strlen(rule->uses) : 0;
     for (size_t i = 0; i < args.size() && i < op->use.size(); i++)
         op->use[i] = args[i].alias_info() && args[i].alias_info()->isWrite() ? SWN_USE_WRITE : use_of(rule, length, i);
@@ -177,7 +179,7 @@ struct Thread {
     unsigned depth = 0;     // operators entered
     bool open = false;      // the outermost one has been announced
     bool tells = false;     // its rule tells weights from inputs
-    bool shown = false;     // the code of a tensor subclass among the inputs sees the operator
+    bool shown = false;     // the code of a tensor subclass or a transform among the inputs sees the operator
     bool keeps = false;     // it may keep what it reads on a device
     bool lent = false;      // it has been lent weights on a device
     bool fetches = false;   // it copies from a device to the processor, which has the bytes of all weights
@@ -268,8 +270,16 @@ size_t extent(const at::Tensor &tensor)
     return (last + 1) * tensor.itemsize();
 }
 
+// Whether a transform wraps the tensor whose code calls operators again, on the tensor within.
+bool called_again(const at::Tensor &tensor)
+{
+    return tensor.key_set().has_any(c10::DispatchKeySet(
+        {c10::DispatchKey::FuncTorchBatched, c10::DispatchKey::FuncTorchGradWrapper, c10::DispatchKey::Functionalize}));
+}
+
 void add(Thread &t, const at::Tensor &tensor, swn_use use)
 {
+    t.shown |= called_again(tensor);
     t.shown |= tensor.key_set().has(c10::DispatchKey::Python) &&
                !c10::impl::tls_is_dispatch_key_excluded(c10::DispatchKey::Python);
     if (!plain(tensor)) {
@@ -441,6 +451,14 @@ at::Tensor &copy_kernel(at::Tensor &self, const at::Tensor &source, bool non_blo
 
 using Inputs = c10::ArrayRef<const c10::IValue>;
 
+// Who calls an operator with a stack (the gradient transforms, TorchScript) may have values of others below its
+// arguments.
+Inputs arguments_of(const Operator &op, const at::RecordFunction &fn)
+{
+    Inputs all = fn.inputs();
+    return all.size() > op.arguments ? all.slice(all.size() - op.arguments) : all;
+}
+
 // Whether who overwrites the tensor writes all of its storage. What is copied on write is written elsewhere, and the
 // bytes at its address stay another tensor's.
 bool is_all_of_its_storage(const at::Tensor &tensor)
@@ -528,11 +546,11 @@ void carry_flops(Thread &t)
     t.small.bytes += t.op.small.bytes;
 }
 
-// False: the operator is only a frame around those that the code of a tensor subclass will call, with the weights that
-// the subclass stands for.
+// False: the operator is only a frame around those that the code of a tensor subclass or a transform will call, with
+// the weights that the wrapped tensors stand for.
 bool begin(Thread &t, Operator &op, const at::RecordFunction &fn)
 {
-    auto inputs = fn.inputs();
+    Inputs inputs = arguments_of(op, fn);
     bool shared = swn_unified_active();
     t.keeps = keeps(op);
     if (reads_nothing(t, op, inputs))

@@ -124,8 +124,9 @@ std::unique_ptr<Watched> watched(const at::RecordFunction &fn)
     if (w->name.find("embedding_bag") != std::string::npos)
         w->most = 1;
     const auto &schema = handle->schema();
-    if (schema.returns().empty())
-        keep_written(*w, schema, fn.inputs());
+    auto inputs = fn.inputs();
+    if (schema.returns().empty()) // a boxed call may have values of others below the arguments
+        keep_written(*w, schema, inputs.slice(inputs.size() - std::min(inputs.size(), schema.arguments().size())));
     for (const auto &returned : schema.returns())
         if (returned.alias_info() && !returned.alias_info()->isWrite())
             w->most = 0; // a view

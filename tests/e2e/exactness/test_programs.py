@@ -246,6 +246,17 @@ def test_weights_behind_a_subclass_are_prefetched(torch213, disk):
     assert hits >= 50 and watched >= 50, f"{hits}, {watched} of 72 each\n{run.describe()}"
 
 
+def test_weights_behind_a_transform_are_prefetched(torch213, disk):
+    """A transform calls the operators again, on the weights that it wraps."""
+    (disk / "runtime").mkdir(mode=0o700)
+    _, run = both(torch213, "transforms", budget=20, env={"XDG_RUNTIME_DIR": str(disk / "runtime")})
+    harness.assert_streamed(run)
+    harness.assert_bounded(run)
+    uses = {"stacked": 72, "grad": 144, "samples": 144, "jacobian": 144, "functionalize": 72}
+    few = {name: hits for name, hits in run.record["notes"]["window_hits"].items() if hits < uses[name] * 2 // 3}
+    assert not few, f"{few} of {uses}\n{run.describe()}"
+
+
 @pytest.mark.slow
 def test_compiled_model_is_prefetched(torch213):
     grown, run = _growth(torch213, ["compiled"], 6, 12, budget=32)
