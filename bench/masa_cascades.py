@@ -13,6 +13,7 @@ import csv
 import os
 import random
 import shutil
+import signal
 import statistics
 import struct
 import sys
@@ -182,6 +183,7 @@ def parse():
 
 
 def main():
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     args = parse()
     if not args.show:
         where = args.dir.resolve() / f"cascades-{args.scale}-{os.getpid()}"
