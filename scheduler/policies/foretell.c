@@ -131,6 +131,36 @@ static uint64_t free_behind(const struct swn_lane_state *state, const struct swn
     return room;
 }
 
+static int is_step(struct swn_lane_step step, uint32_t model, uint32_t group)
+{
+    return step.model == model && step.group == group;
+}
+
+/* What the next request needs, which goes all round: each group is there once behind the one that runs, so what has
+ * just run is needed last. Of one model alone the engine knows that order. */
+static uint32_t add_again(const struct swn_lane_state *state, const struct swn_lane_decision *decision,
+                          struct swn_lane_step *steps, uint32_t count, uint32_t most)
+{
+    uint32_t before = count, others = 0;
+
+    for (uint32_t k = 0; k < before; k++)
+        others += steps[k].model != decision->model;
+    for (uint32_t i = 0; i < state->expected_count; i++)
+        others += state->expected[i].is_again && state->expected[i].model != decision->model;
+    for (uint32_t i = 0; i < state->expected_count && others; i++) {
+        const struct swn_lane_expected *e = &state->expected[i];
+
+        for (uint32_t g = 0; e->is_again && g < state->models[e->model].group_count; g++) {
+            uint32_t k = 0;
+            while (k < before && !is_step(steps[k], e->model, g))
+                k++;
+            if (k == before)
+                count = add_step(steps, count, most, e->model, g);
+        }
+    }
+    return count;
+}
+
 /* Behind all that is known to come: the groups of models that may be asked next. What is not that likely is read only
  * where nothing lies then: weights that the lane reads would find no place, or take that of what the next request
  * begins with. */
@@ -144,7 +174,7 @@ static uint32_t add_expected(const struct swn_lane_state *state, const struct sw
         const struct swn_lane_model *m = &state->models[e->model];
         uint32_t groups = swn_task_prefetched(e->probability, m->group_count);
 
-        for (uint32_t g = 0; g < groups; g++) {
+        for (uint32_t g = 0; g < groups && !e->is_again; g++) {
             uint64_t missing = m->groups[g].missing_bytes;
             if (e->probability < DISPLACES && missing > room)
                 break;
@@ -152,7 +182,7 @@ static uint32_t add_expected(const struct swn_lane_state *state, const struct sw
             count = add_step(steps, count, most, e->model, g);
         }
     }
-    return count;
+    return add_again(state, decision, steps, count, most);
 }
 
 static uint32_t foretell_known(enum swn_lane_policy policy, const struct swn_lane_state *state,

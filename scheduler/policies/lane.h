@@ -65,6 +65,9 @@ struct swn_lane_request {
 struct swn_lane_expected {
     uint32_t model;
     double probability;
+    /* By the next request, which is like the one on its way: behind all others, and only groups that are not to come
+     * before that. */
+    uint8_t is_again;
 };
 
 struct swn_lane_state {

@@ -461,6 +461,46 @@ static unsigned note_expected(struct swn_lane_expected *to, unsigned count, unsi
     return count;
 }
 
+/* So many requests for an ensemble in a row let the next one be expected for it, and so likely must a step be. */
+#define AGAIN_ASKED 4
+#define AGAIN_LIKELY 0.75
+
+/* The only request on its way that is no step; or NULL. */
+static const struct swn_ensemble_run *only_run(const struct swn_serving *s)
+{
+    const struct swn_ensemble_run *only = NULL;
+
+    for (const struct swn_serve_item *item = s->queue.first; item; item = item->next) {
+        if (item->job)
+            continue;
+        if (only || !(only = ((const struct swn_job *)item)->run))
+            return NULL;
+    }
+    return only && !only->has_failed && !only->job->item.is_dropped ? only : NULL;
+}
+
+/* The models of the steps that the next request needs, if that is for the same ensemble as all lately. */
+static unsigned note_again(struct swn_serving *s, unsigned engine, struct swn_lane_expected *to, unsigned count,
+                           unsigned most)
+{
+    const struct swn_ensemble_run *run = only_run(s);
+    double probability[SWN_ENSEMBLE_STEPS];
+    struct swn_ensemble_progress next;
+
+    if (!run || run->job->item.model != s->queue.row.model || s->queue.row.count < AGAIN_ASKED)
+        return count;
+    swn_ensemble_begin(run->ensemble, &next);
+    swn_ensemble_expect(run->ensemble, &next, probability);
+    for (unsigned i = 0; i < run->ensemble->step_count && count < most; i++) {
+        const struct swn_ensemble_step *step = &run->ensemble->steps[i];
+        const struct swn_served *m =
+            probability[i] >= AGAIN_LIKELY ? swn_models_find(s, step->model, step->version) : NULL;
+        if (m && m->config && !m->config->ensemble && m->engine == engine && m->state == SWN_MODEL_READY)
+            to[count++] = (struct swn_lane_expected){m->number, probability[i], 1};
+    }
+    return count;
+}
+
 unsigned swn_ensembles_expect(struct swn_serving *s, unsigned engine, struct swn_lane_expected *to, unsigned most)
 {
     double probability[SWN_ENSEMBLE_STEPS];
@@ -483,7 +523,7 @@ unsigned swn_ensembles_expect(struct swn_serving *s, unsigned engine, struct swn
                 count = note_expected(to, count, most, m->number, probability[i]);
         }
     }
-    return count;
+    return note_again(s, engine, to, count, most);
 }
 
 void swn_ensembles_abandon(struct swn_ensemble_run *run)

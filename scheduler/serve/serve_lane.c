@@ -149,7 +149,8 @@ static void add_expected(struct swn_serve_lane *lane, const struct swn_lane_engi
     for (uint32_t i = 0; i < engine->expected_count && lane->model_count < SWN_LANE_REQUESTS; i++)
         lane->expected[lane->expected_count++] =
             (struct swn_lane_expected){.model = add_model(lane, engine->expected[i].model, engine, model, user),
-                                       .probability = engine->expected[i].probability};
+                                       .probability = engine->expected[i].probability,
+                                       .is_again = engine->expected[i].is_again};
 }
 
 static struct swn_lane_state state_of(const struct swn_serve_lane *lane, const struct swn_lane_engine *engine,

@@ -11,7 +11,7 @@
 #include "scheduler/serve/group_times.h"
 #include "scheduler/serve/serve_queue.h"
 
-#define SWN_LANE_EXPECTED 8 /* models that may be asked for next, at most */
+#define SWN_LANE_EXPECTED 16 /* models that may be asked for next, at most */
 
 /* What the lane knows of a model. */
 struct swn_lane_served {

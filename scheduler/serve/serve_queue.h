@@ -39,6 +39,12 @@ struct swn_serve_item {
     uint8_t is_alone;   /* it did not fit beside others: it runs from its begin to its end while no other has begun */
 };
 
+/* Of the requests of clients: the model of the last one, and how many for it have come without one for another. */
+struct swn_asked_in_a_row {
+    uint32_t model;
+    unsigned count;
+};
+
 struct swn_serve_queue {
     struct swn_serve_item *first, *last;
     size_t count, waiting; /* waiting: not begun */
@@ -47,6 +53,7 @@ struct swn_serve_queue {
      * lane chooses among all of them; and the engines that do. */
     unsigned coming;
     uint8_t is_due[SWN_ENGINES_MOST];
+    struct swn_asked_in_a_row row;
 };
 
 void swn_serve_queue_add(struct swn_serve_queue *q, struct swn_serve_item *item);

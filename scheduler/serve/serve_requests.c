@@ -301,6 +301,9 @@ void swn_requests_admit(struct swn_serving *s, struct swn_job *job, uint64_t now
         swn_serve_finish(s, job);
         return;
     }
+    if (job->item.job == 0)
+        s->queue.row =
+            (struct swn_asked_in_a_row){m->number, m->number == s->queue.row.model ? s->queue.row.count + 1 : 1};
     admit_to_queue(s, job, m, &terms, now);
     /* Only now, so that no other step takes the place. What an engine runs leaves at the end of its layer group, and so
      * long there may be more than queue_most. */

@@ -74,6 +74,8 @@ static struct swn_range *victim(struct swn_engine *e, const struct swn_range *sp
 int swn_reclaim_is_idle(const struct swn_engine *e, const struct swn_frame *f)
 {
     const struct swn_frame_use *use = swn_frame_use(f);
+    if (swn_announced_is_round(e))
+        return 1;
     /* Of many models each has a file of its own, and only one is at work. */
     if (e->config.stores & SWN_MANY_MODELS && !use->next && f->n && f->parts[0].file != e->ops.announced.file)
         return 1;

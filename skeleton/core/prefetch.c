@@ -57,9 +57,21 @@ static int may_make_room(const struct swn_engine *e, const struct swn_frame *f, 
     const struct swn_frame_use *use = swn_frame_use(f);
     if (!swn_announced_is_all(e) || !reader->place)
         return 1;
-    if (use->next)
+    if (use->next || swn_announced_is_round(e))
         return reader->frames * swn_pool_unit(e->pool) <= e->budget.limit / SOON_PART;
     return e->weights.accesses - use->last_access > reader->place - e->ops.announced.first;
+}
+
+/* Whether what an operator reads now is needed later than `last`: in a round a read ahead waits for it. Else each pass
+ * of a model that fills most of the memory would throw out what the models behind it have there. */
+static int will_be_better(struct swn_engine *e, const struct swn_frame *last, const struct reader *reader)
+{
+    if (!last || reader->force || !swn_announced_is_round(e))
+        return 0;
+    for (const struct swn_frame *f = swn_pool_first(e->pool); f; f = f->next)
+        if (swn_pool_chunk(e->pool, f->chunk)->users && swn_frame_use(f)->next > swn_frame_use(last)->next)
+            return 1;
+    return 0;
 }
 
 /* The frame that may leave for another one; or NULL. That is the least recently used one of the ring
@@ -97,6 +109,8 @@ static struct swn_frame *stale_frame(struct swn_engine *e, const struct reader *
     }
     if (rarest)
         return rarest;
+    if (will_be_better(e, last, reader))
+        return NULL;
     return reader->force && ahead ? ahead : swn_reclaim_kept_instead(kept, last) ? kept : last;
 }
 
@@ -347,6 +361,20 @@ static void say_small(struct swn_engine *e)
             "is fragmented, or it is older than 6.1): slower but with the same result");
 }
 
+/* Whether there is memory for one more frame, for the chunk c of r; *kept: as one that the plan keeps. Frames that it
+ * keeps do not make room for the ring, nor for more kept frames. In a round all are alike. */
+static int fits(struct swn_engine *e, const struct swn_range *r, const struct swn_chunk *c, int force, int *kept)
+{
+    int is_round = swn_announced_is_round(e), push = force && !e->plan.planned;
+
+    *kept = c->plan_keep && !is_round && !room_for_frame(e, r, push);
+    if (*kept)
+        return 1;
+    if ((is_round || swn_pool_ring(e->pool) >= all_frames(e)) && !swn_ring_may_exceed(e, swn_pool_unit(e->pool)))
+        return 0;
+    return !room_for_frame(e, r, push);
+}
+
 /* A frame for the chunk of r, with its bytes, or to be filled. NULL: there is none. */
 static struct swn_frame *place(struct swn_engine *e, const struct swn_range *r, uint64_t chunk,
                                const struct reader *reader)
@@ -359,10 +387,7 @@ static struct swn_frame *place(struct swn_engine *e, const struct swn_range *r, 
             fill(e, f, reader->cursor, force);
         return f;
     }
-    /* Frames that the plan keeps do not make room for the ring, nor for more kept frames. */
-    int push = force && !e->plan.planned, kept = c->plan_keep && !room_for_frame(e, r, push), room = kept;
-    if (!room && (swn_pool_ring(e->pool) < all_frames(e) || swn_ring_may_exceed(e, swn_pool_unit(e->pool))))
-        room = !room_for_frame(e, r, push);
+    int kept, room = fits(e, r, c, force, &kept);
     if (!room && (f = stale_frame(e, reader)) && !is_worth_more(e, f, r, c, reader)) {
         int is_idle = swn_reclaim_is_idle(e, f);
         /* The next plan brings kept frames back, once the order is settled again. */
@@ -387,7 +412,8 @@ static struct swn_frame *place(struct swn_engine *e, const struct swn_range *r, 
     }
     say_small(e);
     e->counters.filled += fresh ? swn_pool_unit(e->pool) : 0;
-    swn_pool_set_pinned(e->pool, f, kept);
+    /* A round leaves no mark on the plan. */
+    swn_pool_set_pinned(e->pool, f, kept || (swn_announced_is_round(e) && c->plan_keep));
     fill(e, f, reader->cursor, force);
     if (!f->n) {
         swn_pool_put(e->pool, f);
@@ -485,12 +511,13 @@ static int prefetch_chunk(struct swn_engine *e, struct ahead *a, const struct sw
 {
     struct swn_chunk *c = swn_pool_chunk(e->pool, chunk);
     struct swn_frame *f = c->frame;
-    if (a->last == chunk + 1 || (f && f->pinned_by_plan && swn_pool_part_of(f, r)))
+    int is_round = swn_announced_is_round(e), is_kept = c->plan_keep && !is_round;
+    if (a->last == chunk + 1 || (f && f->pinned_by_plan && !is_round && swn_pool_part_of(f, r)))
         return 1;
     a->last = chunk + 1;
-    if (a->place == BEHIND && a->frames >= a->share && !c->plan_keep)
+    if (a->place == BEHIND && a->frames >= a->share && !is_kept)
         return 0;
-    a->frames += !c->plan_keep;
+    a->frames += !is_kept;
     if (f && swn_pool_part_of(f, r)) {
         swn_frame_want(f, &a->t->walks, a->place == BEHIND || swn_frame_is_wanted(f));
         return 1;
@@ -600,7 +627,9 @@ static int walk_announced(struct swn_engine *e, struct ahead *a, uint32_t *befor
         *before = *last;
         *last = swn_is_weight(r) ? e->weights.all[r->weight].id : 0;
         a->place = (uint32_t)at;
-        if (is_worth_reading(e, r) && !prefetch_one(e, a, r))
+        if (!is_worth_reading(e, r))
+            a->frames += is_all ? r->len / swn_pool_unit(e->pool) : 0; /* its operator comes before what is behind it */
+        else if (!prefetch_one(e, a, r))
             return 0;
         if (a->missing && !a->fetch && is_all)
             return 0;

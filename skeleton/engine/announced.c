@@ -63,12 +63,28 @@ static int comes_and_goes(const struct swn_range *r)
     return r && atomic_load(&((struct swn_range *)(uintptr_t)r)->state) == SWN_FILE_BACKED;
 }
 
+/* Of the plan's model, if it comes behind another one. */
+static void note_returning(struct swn_engine *e)
+{
+    struct swn_announced *a = &e->ops.announced;
+    int others = a->is_told && a->file != e->plan.in_force.file;
+
+    a->returning = NULL;
+    for (size_t i = 0; i < a->count && e->plan.planned && e->plan.in_force.file; i++) {
+        const struct swn_range *r = swn_arena_find(e->arena, a->reads[i].address);
+        int is_of_plan = r && r->file == e->plan.in_force.file;
+        a->returning = is_of_plan && others ? r->file : a->returning;
+        others |= !is_of_plan;
+    }
+}
+
 int swn_announced_set(struct swn_engine *e, const struct swn_serving_weight *weights, size_t n, uintptr_t own)
 {
     struct swn_announced *a = &e->ops.announced;
     const struct swn_range *of_model = own ? swn_arena_find(e->arena, own) : NULL;
 
     a->first = a->count = a->repeated = a->settled = 0;
+    a->returning = NULL;
     a->is_cut = n >= SWN_ANNOUNCED_MOST; /* who has more to tell tells no more */
     a->is_told = comes_and_goes(of_model);
     if (a->is_told)
@@ -85,6 +101,7 @@ int swn_announced_set(struct swn_engine *e, const struct swn_serving_weight *wei
         append(a, weights[i].address, r->id);
         a->file = a->count == 1 && !a->is_told ? r->file : a->file;
     }
+    note_returning(e);
     return 0;
 }
 
@@ -93,7 +110,15 @@ int swn_announced_is_all(const struct swn_engine *e)
     const struct swn_announced *a = &e->ops.announced;
 
     return e->config.stores & SWN_MANY_MODELS && a->room && !a->is_cut &&
-           (!e->plan.planned || a->file != e->plan.in_force.file);
+           (!e->plan.planned || a->file != e->plan.in_force.file || swn_announced_is_round(e));
+}
+
+int swn_announced_is_round(const struct swn_engine *e)
+{
+    const struct swn_announced *a = &e->ops.announced;
+
+    return e->config.stores & SWN_MANY_MODELS && e->plan.planned && a->returning &&
+           a->returning == e->plan.in_force.file;
 }
 
 void swn_announced_note_read(struct swn_engine *e, const struct swn_range *r)

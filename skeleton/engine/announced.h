@@ -38,9 +38,11 @@ struct swn_announced {
     const struct swn_extent_file *file; /* of the model at work */
     int is_told;                        /* the announcement said which model that is */
     int is_cut;                         /* more was announced than there is room for */
-    size_t first, count;                /* all before `first` are over */
-    size_t settled;                     /* of the reads before it none is missing: skeleton/core/prefetch.c */
-    size_t repeated; /* of those that are not over, how many are of weights that are read repeatedly */
+    /* The model that has the plan, if its weights come behind another model's; or NULL. */
+    const struct swn_extent_file *returning;
+    size_t first, count; /* all before `first` are over */
+    size_t settled;      /* of the reads before it none is missing: skeleton/core/prefetch.c */
+    size_t repeated;     /* of those that are not over, how many are of weights that are read repeatedly */
 };
 
 /* Takes the place of the order before. What never leaves memory is left out, and what is behind SWN_ANNOUNCED_MOST
@@ -50,6 +52,9 @@ int swn_announced_set(struct swn_engine *e, const struct swn_serving_weight *wei
 /* Whether reads behind the announced ones are guesses: a process that serves many models has announced all that it
  * knows, and the next request may be for any model. A model that streams by a plan is asked often. */
 int swn_announced_is_all(const struct swn_engine *e);
+/* Whether the order says when the model that has the plan is needed again, behind other models. Its frames follow the
+ * order then: what the plan keeps would stay while the others stream, and they would leave for it in turn. */
+int swn_announced_is_round(const struct swn_engine *e);
 /* An operator reads r. */
 void swn_announced_note_read(struct swn_engine *e, const struct swn_range *r);
 /* The place of the next read of the range with this id, from 1 on; 0: there is none. */

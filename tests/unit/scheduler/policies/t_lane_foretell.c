@@ -180,6 +180,31 @@ static void expected_behind_the_rest(void **state)
     }
 }
 
+/* The next request is like this one: what has run by now is needed behind what has not, each group once. Of one model
+ * alone nothing is told. */
+static void all_round(void **state)
+{
+    static const struct swn_lane_step round[] = {{0, 2}, {1, 0}, {1, 1}, {1, 2}, {0, 0}, {0, 1}};
+    static const struct swn_lane_expected expected[] = {
+        {.model = 0, .probability = 1, .is_again = 1},
+        {.model = 1, .probability = 0.75},
+        {.model = 1, .probability = 0.75, .is_again = 1},
+    };
+
+    (void)state;
+    lane_scene_init(&scene, 2, 3, LANE_DISK);
+    lane_scene_add(&scene, 0, 1, scene.state.now_ns, 0);
+    assert_int_equal(swn_lane_decide(SWN_LANE_COMPLETION, &scene.state, lane_scratch, &decision), 0);
+    scene.state.expected = expected;
+    scene.state.expected_count = 3;
+    assert_int_equal(swn_lane_foretell(SWN_LANE_COMPLETION, &scene.state, &decision, lane_scratch, steps, STEPS), 6);
+    for (uint32_t i = 0; i < 6; i++)
+        assert_true(steps[i].model == round[i].model && steps[i].group == round[i].group);
+    assert_int_equal(swn_lane_foretell(SWN_LANE_COMPLETION, &scene.state, &decision, lane_scratch, steps, 5), 5);
+    scene.state.expected_count = 1;
+    assert_int_equal(swn_lane_foretell(SWN_LANE_COMPLETION, &scene.state, &decision, lane_scratch, steps, STEPS), 1);
+}
+
 /* Sums that do not fit, and times that are no numbers elsewhere. */
 static void any_numbers(void **state)
 {
@@ -204,6 +229,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(as_it_happens), cmocka_unit_test(bounded),     cmocka_unit_test(nothing_to_come),
         cmocka_unit_test(many_models),   cmocka_unit_test(any_numbers), cmocka_unit_test(expected_behind_the_rest),
+        cmocka_unit_test(all_round),
     };
     return cmocka_run_group_tests(tests, lane_scratch_make, lane_scratch_done);
 }

@@ -23,6 +23,7 @@
 #define LARGE_BYTES (5 * MIB)
 #define ROW_BYTES ((size_t)4096)
 #define ACTIVATION (MIB + MIB / 2)
+#define ROUNDS 8
 /* What a model's first and last chunk share with others. */
 #define SLACK MIB
 
@@ -215,6 +216,62 @@ static void one_that_does_not_fit(void *arg)
     end();
 }
 
+/* Two models in turns, as one answer after the other needs both: before each weight all that is read until it is read
+ * again is announced. Bytes that were read. */
+static uint64_t go_round(unsigned first, unsigned second)
+{
+    struct swn_serving_weight list[2 * MOST + 1];
+    struct model *both[] = {&models[first], &models[second]};
+    uint64_t before, read, wait_ns;
+    struct tensor *all[2 * MOST], activation;
+    unsigned n = 0;
+
+    for (unsigned m = 0; m < 2; m++)
+        for (unsigned i = 0; i < both[m]->n; i++)
+            all[n++] = &both[m]->weights[i];
+    swn_serving_progress(&before, &wait_ns);
+    for (unsigned i = 0; i < n; i++) {
+        for (unsigned k = 0; k <= n; k++)
+            list[k] = (struct swn_serving_weight){all[(i + k) % n]->own, WEIGHT_BYTES};
+        swn_serving_announce(list, n + 1, both[i >= both[0]->n]->weights[0].own);
+        engine_reads_arrive();
+        CHECK(tensor_make(&activation, ACTIVATION, 7));
+        op_read(all[i]);
+        engine_reads_arrive();
+        CHECK(tensor_right(&activation, activation.own));
+        tensor_free(&activation);
+    }
+    swn_serving_progress(&read, &wait_ns);
+    return read - before;
+}
+
+/* One of them does not fit, and has a plan. Of both together as much stays as there is memory for, and not what the
+ * plan keeps: that would leave for the other model in each round. Alone, the model streams as little as before. */
+static void turns_with_a_plan(void *arg)
+{
+    static const unsigned sizes[MODELS] = {8, 4, 4, 4};
+    uint64_t planned = 0, back = 0, read = 0;
+
+    (void)arg;
+    begin(sizes);
+    for (unsigned i = 0; i < 12; i++)
+        planned = ask(0, 1).read;
+    CHECK(e->plan.planned && engine_kept_bytes() > 0);
+    for (unsigned i = 0; i < 2; i++)
+        go_round(0, 1);
+    for (unsigned i = 0; i < ROUNDS; i++)
+        read += go_round(0, 1);
+    CHECK(e->plan.planned);
+    CHECK(read <= ROUNDS * 15 * WEIGHT_BYTES / 2);
+    for (unsigned i = 0; i < 40; i++) {
+        back = ask(0, 1).read;
+        if (i >= 7 && back <= planned + planned / 4)
+            break;
+    }
+    CHECK(back <= planned + planned / 4);
+    end();
+}
+
 static void make_plan(void)
 {
     for (unsigned i = 0; i < 12; i++)
@@ -333,6 +390,7 @@ IN_A_CHILD(large_one_is_read_ahead, 120)
 IN_A_CHILD(one_that_does_not_fit, 120)
 IN_A_CHILD(one_that_shares_a_weight, 120)
 IN_A_CHILD(turns_are_no_model, 120)
+IN_A_CHILD(turns_with_a_plan, 120)
 
 int main(void)
 {
@@ -346,6 +404,7 @@ int main(void)
         cmocka_unit_test(test_plan_ends_when_it_fits),
         cmocka_unit_test(test_one_that_shares_a_weight),
         cmocka_unit_test(test_turns_are_no_model),
+        cmocka_unit_test(test_turns_with_a_plan),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
