@@ -16,7 +16,7 @@ import pytest
 import serve_front
 from serve_front import binary, body_of, front, outputs, repository, tensor, wait_for
 
-pytestmark = pytest.mark.skipif(not serve_front.SERVE.exists(), reason="swapnet-serve is not built: no libmicrohttpd")
+pytestmark = serve_front.needs_serve
 
 VALUES = [0.0, 1.5, -2.25, 1024.0]
 

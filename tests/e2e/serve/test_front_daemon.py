@@ -1,14 +1,12 @@
 """swapnet-serve under swapnetd: one program with one lease, which its engines share, whatever becomes of either."""
 import json
 
-import pytest
-
 import serve_front
 from daemons import daemon, leased
 from harness import MIB
 from serve_front import body_of, front, outputs, repository, tensor, wait_for
 
-pytestmark = pytest.mark.skipif(not serve_front.SERVE.exists(), reason="swapnet-serve is not built: no libmicrohttpd")
+pytestmark = serve_front.needs_serve
 
 VALUES = [0.0, 1.5]
 BODY = body_of(tensor(VALUES))

@@ -10,7 +10,7 @@ import pytest
 import serve_front
 from serve_front import binary, body_of, front, outputs, repository, tensor, wait_for
 
-pytestmark = pytest.mark.skipif(not serve_front.SERVE.exists(), reason="swapnet-serve is not built: no libmicrohttpd")
+pytestmark = serve_front.needs_serve
 
 HIGH, LOW = [0.0, 0.875, 0.25, 0.5], [0.25, 0.125, 0.5, 0.0]
 

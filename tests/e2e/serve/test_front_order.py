@@ -9,7 +9,7 @@ import serve_front
 from serve_front import body_of, front, outputs, repository, tensor, wait_for
 from test_front_ensembles import ensemble
 
-pytestmark = pytest.mark.skipif(not serve_front.SERVE.exists(), reason="swapnet-serve is not built: no libmicrohttpd")
+pytestmark = serve_front.needs_serve
 
 VALUES = [0.0, 1.5, -2.25, 1024.0]
 BODY = body_of(tensor(VALUES))

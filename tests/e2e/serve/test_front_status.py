@@ -13,7 +13,7 @@ from daemons import CTL, daemon
 from harness import HANG_S, MIB, clean_env, patience
 from serve_front import body_of, front, repository, tensor, wait_for
 
-pytestmark = pytest.mark.skipif(not serve_front.SERVE.exists(), reason="swapnet-serve is not built: no libmicrohttpd")
+pytestmark = serve_front.needs_serve
 
 BODY = body_of(tensor([0.0, 1.5]))
 

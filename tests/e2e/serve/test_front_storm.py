@@ -22,7 +22,7 @@ import harness
 import serve_front
 from serve_front import Front, binary, body_of, front, repository, tensor, wait_for
 
-pytestmark = pytest.mark.skipif(not serve_front.SERVE.exists(), reason="swapnet-serve is not built: no libmicrohttpd")
+pytestmark = serve_front.needs_serve
 
 KILLS = int(os.environ.get("SWAPNET_STORM_KILLS", "60"))
 CONNECTIONS = int(os.environ.get("SWAPNET_STORM_CONNECTIONS", "10000"))

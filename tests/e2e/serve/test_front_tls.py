@@ -15,7 +15,7 @@ import serve_front
 from serve_front import binary, body_of, front, outputs, repository, tensor, wait_for
 from test_front import anonymous_kib
 
-pytestmark = pytest.mark.skipif(not serve_front.SERVE.exists(), reason="swapnet-serve is not built: no libmicrohttpd")
+pytestmark = serve_front.needs_serve
 
 VALUES = [1.5, -2.25]
 TLS_KIB = 64  # TLS_BYTES of options.c

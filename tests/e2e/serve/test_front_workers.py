@@ -10,7 +10,7 @@ import pytest
 import serve_front
 from serve_front import body_of, front, held_by_the_kernel, outputs, repository, tensor, wait_for
 
-pytestmark = pytest.mark.skipif(not serve_front.SERVE.exists(), reason="swapnet-serve is not built: no libmicrohttpd")
+pytestmark = serve_front.needs_serve
 
 VALUES = [0.0, 1.5]
 BODY = body_of(tensor(VALUES))

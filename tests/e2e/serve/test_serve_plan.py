@@ -61,7 +61,7 @@ def test_policy_decides_what_is_shared(file):
     assert shared["batch"] > 1.2 and alone["batch"] == 1 and shared["mean_latency_s"] < alone["mean_latency_s"]
 
 
-@pytest.mark.skipif(not serve_front.SERVE.exists(), reason="swapnet-serve is not built: no libmicrohttpd")
+@serve_front.needs_serve
 def test_running_server_is_asked(place, tmp_path):
     repo = repository(tmp_path, echo="slow_ms=5", idle="")
     with front(repo, env={"XDG_RUNTIME_DIR": place}) as f:

@@ -11,7 +11,7 @@ from daemons import CTL
 from harness import MIB
 from serve_front import front
 
-pytestmark = pytest.mark.skipif(not serve_front.SERVE.exists(), reason="swapnet-serve is not built: no libmicrohttpd")
+pytestmark = serve_front.needs_serve
 
 MODEL = """import torch
 class Model:

@@ -75,7 +75,7 @@ def serving(torch, where, *options, memory="80M"):
 
 
 @pytest.mark.by_turns
-@pytest.mark.skipif(not serve_front.SERVE.exists(), reason="swapnet-serve is not built: no libmicrohttpd")
+@serve_front.needs_serve
 def test_server_answers_with_the_bits_of_a_plain_run(torch, made):
     """From a worker that begins with 8 MiB, and borrows; and from one that takes its place."""
     where, folder = made(torch)
@@ -94,7 +94,7 @@ def test_server_answers_with_the_bits_of_a_plain_run(torch, made):
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not serve_front.SERVE.exists(), reason="swapnet-serve is not built: no libmicrohttpd")
+@serve_front.needs_serve
 def test_model_that_ends_or_hangs_is_begun_again_and_then_given_up(torch113, tmp_path):
     put(tmp_path / "models" / "odd" / "1", "odd_model")
 
@@ -148,7 +148,7 @@ OPTIONAL_CONFIG = "".join(f'input {{ name: "{name}" data_type: TYPE_FP32 dims: [
     ("x", ""), ("scale", "optional: true"), ("more", "optional: true"), ("needed", "")))
 
 
-@pytest.mark.skipif(not serve_front.SERVE.exists(), reason="swapnet-serve is not built: no libmicrohttpd")
+@serve_front.needs_serve
 def test_optional_inputs_have_the_defaults_of_the_call(torch113, tmp_path):
     folder = tmp_path / "models" / "optional" / "1"
     folder.mkdir(parents=True)
@@ -368,7 +368,7 @@ def test_code_beside_the_weights_is_not_found(torch213, folders, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not serve_front.SERVE.exists(), reason="swapnet-serve is not built: no libmicrohttpd")
+@serve_front.needs_serve
 def test_server_finds_a_hugging_face_folder(torch213, folders, tmp_path):
     shutil.copytree(folders / "vit", tmp_path / "models" / "vit")
     with serving(torch213, tmp_path) as f:

@@ -92,14 +92,19 @@ def _average():
         return float(f.readline().split("avg10=")[1].split()[0])
 
 
-def why_not_real():
-    """Why there are no PSI triggers here, or nothing that they could tell of; None when there are."""
+def no_triggers():
+    """Why the kernel has no PSI triggers for us; None when it has."""
     try:
         with open(_PRESSURE, "wb", buffering=0) as f:
             f.write(_TRIGGER)
     except OSError as error:
-        return f"no PSI triggers: {error}"
-    if why := why_not() or cgroup.why_not():
+        return f"no PSI triggers (they take root, and psi=1 where the kernel begins without): {error}"
+    return None
+
+
+def why_not_real():
+    """Why there are no PSI triggers here, or nothing that they could tell of; None when there are."""
+    if why := no_triggers() or why_not() or cgroup.why_not():
         return why
     end = time.monotonic() + 60
     while _average() >= 1:

@@ -32,10 +32,9 @@ def doctor(store, python="/nonexistent/python", env=None, break_it=None):
     return done.returncode, {one["check"]: one for one in document["findings"]}
 
 
+@pytest.mark.usefixtures("torch113")
 def test_a_machine_with_pytorch(tmp_path):
     """All is well with the interpreter of the tests: a program of it was within its budget."""
-    if harness.TORCH113.missing():
-        pytest.skip(harness.TORCH113.missing())
     code, found = doctor(tmp_path, PYTHON)
     assert code == 0
     assert found["trial"]["level"] == "ok" and "64 MiB" in found["trial"]["text"]
@@ -72,11 +71,10 @@ def runs(pid):
         return False
 
 
+@pytest.mark.usefixtures("torch113")
 @pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_leaves_nothing_when_it_is_ended(tmp_path, ending):
     """During its trial, which goes on for as long as PyTorch takes."""
-    if harness.TORCH113.missing():
-        pytest.skip(harness.TORCH113.missing())
     site, temporary, began = tmp_path / "site", tmp_path / "tmp", tmp_path / "began"
     site.mkdir()
     temporary.mkdir()

@@ -22,7 +22,7 @@ def make(out):
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory):
     if subprocess.run(["/usr/bin/python3", "-c", "import wheel"], capture_output=True, check=False).returncode:
-        pytest.skip("no python3-wheel")
+        pytest.skip("no wheel (Debian: python3-wheel)")
     return make(tmp_path_factory.mktemp("dist"))
 
 

@@ -12,6 +12,7 @@
 
 #include <fcntl.h>
 #include <inttypes.h>
+#include <liburing.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -69,6 +70,14 @@ static int leaves_out(void)
     return found != NULL;
 }
 
+static int reads_in_rings(void)
+{
+    struct io_uring_probe *probe = io_uring_get_probe();
+    int does = probe && io_uring_opcode_supported(probe, IORING_OP_READ);
+    io_uring_free_probe(probe);
+    return does;
+}
+
 static int told(int does, const char *what)
 {
     if (!does)
@@ -89,4 +98,9 @@ int swn_probe_leaves_out(void)
 int swn_probe_populates(void)
 {
     return told(populates(), "MADV_POPULATE_READ");
+}
+
+int swn_probe_rings(void)
+{
+    return told(reads_in_rings(), "io_uring");
 }

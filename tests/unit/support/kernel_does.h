@@ -9,5 +9,7 @@ int swn_probe_removes(void);
 int swn_probe_leaves_out(void);
 /* MADV_POPULATE_READ maps pages, or says that it cannot. */
 int swn_probe_populates(void);
+/* It has io_uring, whose rings read (Linux 5.6), and lets us make one. */
+int swn_probe_rings(void);
 
 #endif
