@@ -1,7 +1,7 @@
 """A DNN that serves until it is told to end: serve.py REPORT [LAYERS] [SECONDS] [CHECKPOINT].
 
 Every inference must give the bits of the first one; what they are, and how many there were, goes to REPORT, again and
-again, so that a test can watch. A line on standard input, or its end, ends it. The weights are loaded from CHECKPOINT, which is
+again, so that a test can watch. "clock" there is what the clock said, between two times of one that nobody sets. A line on standard input, or its end, ends it. The weights are loaded from CHECKPOINT, which is
 written first if it is not there.
 """
 import hashlib
@@ -28,7 +28,8 @@ expected, inferences, times = None, 0, []
 
 def tell():
     with open(report + ".new", "w") as f:
-        json.dump({"inferences": inferences, "bits": expected, "pid": os.getpid(), "times": times[-500:], "clock": time.time()}, f)
+        json.dump({"inferences": inferences, "bits": expected, "pid": os.getpid(), "times": times[-500:],
+                   "clock": [time.monotonic(), time.time(), time.monotonic()]}, f)
     os.replace(report + ".new", report)
 
 
