@@ -72,9 +72,11 @@ endforeach()
 # what computes, and a sanitizer for what is compressed.
 set(costs t_swapper:140 t_op_window:100 t_slice:80 t_no_memory:70 t_profile_record:60 t_engine:55 t_device:48 t_fetch_paths:38
     t_activation_plan:36 t_budget:35 t_compressed:33 t_store_build:32 t_store:23 t_residency:22 t_slice_budget:21
-    t_daemon_client:19 t_spill_file:18)
+    t_daemon_client:19 t_spill_file:18 t_residency_steps:28 t_many_models:25 t_partition_table:20 t_announced:18 t_cache:17
+    t_expert:16 t_lane_run:12 t_deadlines:11 t_load_checksum:10 t_write_behind:10 t_fetch_setup:10 t_bounce:9)
 if(CMAKE_CROSSCOMPILING)
-    list(APPEND costs t_task_lookahead:50 t_lane_run:50 t_exported:50 t_oip_inflate:40 t_task_exact:30 t_reading_time:28)
+    list(APPEND costs t_lane_run:88 t_partition_table:70 t_store_build:60 t_task_lookahead:50 t_exported:50 t_oip_inflate:40
+        t_task_exact:30 t_reading_time:28 t_deadlines:24)
 endif()
 foreach(cost IN LISTS costs)
     string(REPLACE ":" ";" cost ${cost})
