@@ -404,6 +404,17 @@ static void issue_all(struct swn_fetch *f)
         }
 }
 
+static void settle_landed(struct swn_fetch *f)
+{
+    while (f->landed) {
+        struct piece *p = f->landed;
+        f->landed = p->next_landed;
+        if (!f->landed)
+            f->landed_end = &f->landed;
+        settle(f, p);
+    }
+}
+
 /* A piece that has come to its end waits for settle_landed. */
 static void ring_complete(struct swn_fetch *f, uint64_t slot, int res)
 {
@@ -417,20 +428,10 @@ static void ring_complete(struct swn_fetch *f, uint64_t slot, int res)
         *f->landed_end = p;
         f->landed_end = &p->next_landed;
     } else if (p->later || knows_no_reads || f->path != SWN_FETCH_URING) {
+        settle_landed(f);
         read_whole_piece(f, p); /* the ring will not wait for it, so this thread does */
     } else {
         issue(f, (unsigned)slot);
-    }
-}
-
-static void settle_landed(struct swn_fetch *f)
-{
-    while (f->landed) {
-        struct piece *p = f->landed;
-        f->landed = p->next_landed;
-        if (!f->landed)
-            f->landed_end = &f->landed;
-        settle(f, p);
     }
 }
 
@@ -463,6 +464,9 @@ static int turn(struct swn_fetch *f, int wait_ms, uint64_t *tag, int *res)
  * can wait, so that more of the next ones go out together. */
 static void keep_busy(struct swn_fetch *f)
 {
+    for (const struct piece *p = f->landed; p; p = p->next_landed)
+        if (p->job->urgent)
+            return; /* a thread waits for it */
     if (!f->landed || f->flying > f->depth / BUSY_PART)
         return;
     issue_all(f);
