@@ -1,5 +1,7 @@
 #!/usr/bin/env python3
-"""swapnet-serve measured: many models in memory for four of them, the X See README.md, "Serving". The exit status is 1 if a goal is missed."""
+"""swapnet-serve measured: many models in memory for four of them, the first answer of an idle model, other servers beside
+it, what a request costs that computes nothing, and what a model's tape costs. See README.md, "Serving". The exit status is
+1 if a goal is missed."""
 import argparse
 import json
 import signal

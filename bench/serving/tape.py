@@ -26,12 +26,17 @@ def run(setup, args):
         stdout=subprocess.PIPE, text=True, env=pythons.plain_environment())
     found = {}
     with worker:
-        for name in models:
-            line = worker.stdout.readline()
-            if not line:
-                sys.exit(f"the tape of {name} was not measured: the program has ended")
-            found[name] = json.loads(line)
-            setup.say(f"{name}: {_ratio(found[name]['pairs']):.3f}")
+        try:
+            for name in models:
+                line = worker.stdout.readline()
+                if not line:
+                    sys.exit(f"the tape of {name} was not measured: the program has ended")
+                found[name] = json.loads(line)
+                setup.say(f"{name}: {_ratio(found[name]['pairs']):.3f}")
+            if worker.wait(60):
+                sys.exit(f"the program that runs tapes ended with {worker.returncode}")
+        finally:
+            worker.kill()
     return _report(setup, models, found)
 
 
