@@ -152,9 +152,9 @@ static uint32_t add_again(const struct swn_lane_state *state, const struct swn_l
 
         for (uint32_t g = 0; e->is_again && g < state->models[e->model].group_count; g++) {
             uint32_t k = 0;
-            while (k < before && !is_step(steps[k], e->model, g))
+            while (k < count && !is_step(steps[k], e->model, g))
                 k++;
-            if (k == before)
+            if (k == count)
                 count = add_step(steps, count, most, e->model, g);
         }
     }

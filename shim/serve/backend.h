@@ -17,7 +17,7 @@
 extern "C" {
 #endif
 
-#define SWN_SERVE_ABI 6
+#define SWN_SERVE_ABI 7
 
 struct swn_model;      /* a loaded model: its tape, with weights that libswapnet looks after */
 struct swn_activation; /* a request on its way through a model: the values that are alive */

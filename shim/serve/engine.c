@@ -263,12 +263,14 @@ static enum swn_engine_status begin(const struct swn_engine_message *m)
     return status;
 }
 
-/* Appends the weights of a layer group to those that are announced; how many there are. */
-static size_t append(size_t n, const struct swn_serving_weight *weights, size_t count)
+/* Appends the weights of a layer group of the model to those that are announced; how many there are. */
+static size_t append(size_t n, const struct entry *model, const struct swn_serving_weight *weights, size_t count)
 {
     count = count < SWN_ANNOUNCED_MOST - n ? count : SWN_ANNOUNCED_MOST - n;
     if (count > 0)
         memcpy(engine.announced + n, weights, count * sizeof *weights);
+    for (size_t i = 0; i < count; i++)
+        engine.announced[n + i].own = model->own;
     return n + count;
 }
 
@@ -285,14 +287,14 @@ static void announce(const struct turn *t)
     if (m->group < engine.backend->groups_of(activation)) {
         const struct swn_serving_weight *own = engine.backend->weights_of(activation, m->group, &count);
         if (m->foretold > 0 || (count > 0 && engine.library->missing(own, count) > 0))
-            n = append(n, own, count);
+            n = append(n, t->request->of, own, count);
     }
     for (uint32_t i = 0; i < m->foretold; i++) {
         struct entry *of = *find(&engine.models, t->steps[i].model);
         if (of == NULL || t->steps[i].group >= engine.backend->groups(of->model))
             continue;
         const struct swn_serving_weight *weights = engine.backend->weights(of->model, t->steps[i].group, &count);
-        n = append(n, weights, count);
+        n = append(n, of, weights, count);
     }
     engine.library->announce(engine.announced, n, t->request->of->own);
 }

@@ -39,7 +39,7 @@ class Weights
             return;
         auto address = reinterpret_cast<uintptr_t>(t.storage().data());
         if (seen_.insert(address).second)
-            weights_.push_back({address, t.storage().nbytes()});
+            weights_.push_back({address, t.storage().nbytes(), 0});
     }
 
     std::vector<swn_serving_weight> &weights_;

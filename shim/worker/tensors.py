@@ -40,7 +40,7 @@ class Described(ctypes.Structure):
 
 class Weight(ctypes.Structure):
     """struct swn_serving_weight of skeleton/abi/serving.h: a storage that a model reads."""
-    _fields_ = [("address", ctypes.c_size_t), ("bytes", ctypes.c_size_t)]
+    _fields_ = [("address", ctypes.c_size_t), ("bytes", ctypes.c_size_t), ("own", ctypes.c_size_t)]
 
 
 def describe(to, name, word, shape):

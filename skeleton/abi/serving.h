@@ -14,16 +14,18 @@
 extern "C" {
 #endif
 
-#define SWN_SERVING_ABI 7u
+#define SWN_SERVING_ABI 8u
 #define SWN_SERVING_CONTENT 2 /* numbers that tell a weight's bytes */
 #define SWN_SERVING_SYMBOL "swn_serving_services"
 
 #define SWN_ANNOUNCED_MOST 16384 /* reads of weights that an announcement foretells; more are not looked at */
 
-/* A tensor that steps of a model read: the address of its storage, and the storage's bytes. */
+/* A tensor that steps of a model read: the address of its storage, and the storage's bytes. own, where it is announced:
+ * of the model that reads it then, a weight that it does not have from another model; 0: there is none. */
 struct swn_serving_weight {
     uintptr_t address;
     size_t bytes;
+    uintptr_t own;
 };
 
 struct swn_serving_services {

@@ -69,7 +69,7 @@ static int reserve_memory(struct swn_engine *e, const struct allocation *a)
     int over = swn_reclaim_must(e, need, NULL);         /* even if need is 0: small tensors may have grown meanwhile */
     if (!over && counts(a) && fresh_bytes(e, a) > need) /* the warm pages themselves had to leave */
         over = swn_reclaim_must(e, swn_round_up(a->n, SWN_GRANULE), NULL);
-    if (e->plan.planned && pinned_frames(e) < pinned)
+    if (e->plan.planned && pinned_frames(e) < pinned && !swn_announced_is_round(e))
         swn_reclaim_note_shortage(e, wanted);
     return over;
 }

@@ -62,6 +62,12 @@ static int may_make_room(const struct swn_engine *e, const struct swn_frame *f, 
     return e->weights.accesses - use->last_access > reader->place - e->ops.announced.first;
 }
 
+/* What the announced order does not need again (its place is 0 then) is needed last. */
+static int is_needed_later(const struct swn_frame *a, const struct swn_frame *b)
+{
+    return swn_frame_use(a)->next - 1 > swn_frame_use(b)->next - 1;
+}
+
 /* Whether what an operator reads now is needed later than `last`: in a round a read ahead waits for it. Else each pass
  * of a model that fills most of the memory would throw out what the models behind it have there. */
 static int will_be_better(struct swn_engine *e, const struct swn_frame *last, const struct reader *reader)
@@ -69,7 +75,7 @@ static int will_be_better(struct swn_engine *e, const struct swn_frame *last, co
     if (!last || reader->force || !swn_announced_is_round(e))
         return 0;
     for (const struct swn_frame *f = swn_pool_first(e->pool); f; f = f->next)
-        if (swn_pool_chunk(e->pool, f->chunk)->users && swn_frame_use(f)->next > swn_frame_use(last)->next)
+        if (swn_pool_chunk(e->pool, f->chunk)->users && is_needed_later(f, last))
             return 1;
     return 0;
 }
@@ -627,9 +633,7 @@ static int walk_announced(struct swn_engine *e, struct ahead *a, uint32_t *befor
         *before = *last;
         *last = swn_is_weight(r) ? e->weights.all[r->weight].id : 0;
         a->place = (uint32_t)at;
-        if (!is_worth_reading(e, r))
-            a->frames += is_all ? r->len / swn_pool_unit(e->pool) : 0; /* its operator comes before what is behind it */
-        else if (!prefetch_one(e, a, r))
+        if (is_worth_reading(e, r) && !prefetch_one(e, a, r))
             return 0;
         if (a->missing && !a->fetch && is_all)
             return 0;

@@ -63,17 +63,23 @@ static int comes_and_goes(const struct swn_range *r)
     return r && atomic_load(&((struct swn_range *)(uintptr_t)r)->state) == SWN_FILE_BACKED;
 }
 
-/* Of the plan's model, if it comes behind another one. */
-static void note_returning(struct swn_engine *e)
+/* Whether the plan's model comes again behind another one. Whose a read is its model says, not the file that it is
+ * from, as models may have weights in common. */
+static void note_returning(struct swn_engine *e, const struct swn_serving_weight *weights, size_t n)
 {
     struct swn_announced *a = &e->ops.announced;
-    int others = a->is_told && a->file != e->plan.in_force.file;
+    const struct swn_extent_file *planned = e->plan.planned ? e->plan.in_force.file : NULL;
+    int others = a->is_told && a->file != planned, is_of_plan = 0;
+    uintptr_t own = 0;
 
-    a->returning = NULL;
-    for (size_t i = 0; i < a->count && e->plan.planned && e->plan.in_force.file; i++) {
-        const struct swn_range *r = swn_arena_find(e->arena, a->reads[i].address);
-        int is_of_plan = r && r->file == e->plan.in_force.file;
-        a->returning = is_of_plan && others ? r->file : a->returning;
+    for (size_t i = 0; planned && !a->returning && i < n; i++) {
+        if (!weights[i].own)
+            continue;
+        if (weights[i].own != own) {
+            const struct swn_range *r = swn_arena_find(e->arena, own = weights[i].own);
+            is_of_plan = comes_and_goes(r) && r->file == planned;
+        }
+        a->returning = is_of_plan && others ? planned : NULL;
         others |= !is_of_plan;
     }
 }
@@ -101,7 +107,7 @@ int swn_announced_set(struct swn_engine *e, const struct swn_serving_weight *wei
         append(a, weights[i].address, r->id);
         a->file = a->count == 1 && !a->is_told ? r->file : a->file;
     }
-    note_returning(e);
+    note_returning(e, weights, n);
     return 0;
 }
 
@@ -117,7 +123,7 @@ int swn_announced_is_round(const struct swn_engine *e)
 {
     const struct swn_announced *a = &e->ops.announced;
 
-    return e->config.stores & SWN_MANY_MODELS && e->plan.planned && a->returning &&
+    return e->config.stores & SWN_MANY_MODELS && e->plan.planned && !a->is_cut && a->returning &&
            a->returning == e->plan.in_force.file;
 }
 

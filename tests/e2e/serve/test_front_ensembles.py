@@ -171,6 +171,21 @@ def test_what_may_be_needed_is_read_ahead_as_often_as_it_was(tmp_path):
     assert sum(group == 2 for _, group in runs_of(log, reader)) == 3  # and nothing of it was computed in vain
 
 
+def test_what_the_next_request_needs_is_told_once_all_are_alike(tmp_path):
+    """With the last group of a cascade that goes on each time, from the fourth in a row on; and not behind another request."""
+    log = tmp_path / "log"
+    with front(aside(tmp_path / "repo", ABOVE), env={"FAKE_LOG": str(log)}) as f:
+        f.ready()
+        assert [f.infer(name, body_of(tensor(HIGH)))[0] for name in ("detector", "reader")] == [200, 200]
+        detector, reader = model_numbers(log)
+        for name, tensor_name in 6 * [("cascade", "IN")] + [("detector", "INPUT0"), ("cascade", "IN")]:
+            assert f.infer(name, body_of(tensor(HIGH, tensor_name)))[0] == 200
+    runs = [steps for (_, group), steps in sorted(runs_of(log, reader).items()) if group == 0][1:]
+    told = [[step for step in steps if step.startswith(f"{detector}:")] for steps in runs]
+    assert [len(steps) > 0 for steps in told] == [False, False, False, True, True, True, False], told
+    assert all(len(set(steps)) == len(steps) for steps in runs)
+
+
 def test_nothing_is_read_ahead_for_what_waits(tmp_path):
     log = tmp_path / "log"
     with front(aside(tmp_path / "repo", ABOVE), "--cascades", "wait", env={"FAKE_LOG": str(log)}) as f:

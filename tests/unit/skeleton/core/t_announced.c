@@ -228,7 +228,8 @@ static void living_tensors_are_counted(void *arg)
 /* Operators that read something else, tensors that are gone, and addresses of nothing do no harm. */
 static void wrong_orders_do_no_harm(void *arg)
 {
-    static const struct swn_serving_weight nothing[] = {{0, 4096}, {UINTPTR_MAX, SIZE_MAX}, {(uintptr_t)nothing, 1}};
+    static const struct swn_serving_weight nothing[] = {
+        {0, 4096, 0}, {UINTPTR_MAX, SIZE_MAX, UINTPTR_MAX}, {(uintptr_t)nothing, 1, (uintptr_t)nothing}};
     static struct swn_serving_weight many[SWN_ANNOUNCED_MOST + 64];
     static const unsigned order[] = {1, 2, 3, 4, 5, 6};
 

@@ -89,7 +89,7 @@ static struct answer ask(unsigned which, int is_told)
     for (unsigned i = 0; i < m->n; i++)
         all[n++] = &m->weights[i];
     for (unsigned i = 0; i < n; i++)
-        list[i] = (struct swn_serving_weight){all[i]->own, WEIGHT_BYTES};
+        list[i] = (struct swn_serving_weight){all[i]->own, WEIGHT_BYTES, m->weights[0].own};
     if (is_told)
         swn_serving_announce(list, swn_serving_missing(list, n) ? n : 0, m->weights[0].own);
     engine_reads_arrive();
@@ -152,8 +152,8 @@ static void large_one_is_read_ahead(void *arg)
             ask(m, 1);
     }
     for (unsigned i = 0; i < 3; i++)
-        list[i] = (struct swn_serving_weight){models[3].weights[i].own, WEIGHT_BYTES};
-    list[3] = (struct swn_serving_weight){large.own, LARGE_BYTES};
+        list[i] = (struct swn_serving_weight){.address = models[3].weights[i].own, .bytes = WEIGHT_BYTES};
+    list[3] = (struct swn_serving_weight){.address = large.own, .bytes = LARGE_BYTES};
     CHECK(swn_serving_missing(&list[3], 1) > LARGE_BYTES - SLACK);
     swn_serving_announce(list, 4, large.own);
     for (unsigned i = 0; i < 3; i++) {
@@ -232,7 +232,8 @@ static uint64_t go_round(unsigned first, unsigned second)
     swn_serving_progress(&before, &wait_ns);
     for (unsigned i = 0; i < n; i++) {
         for (unsigned k = 0; k <= n; k++)
-            list[k] = (struct swn_serving_weight){all[(i + k) % n]->own, WEIGHT_BYTES};
+            list[k] = (struct swn_serving_weight){all[(i + k) % n]->own, WEIGHT_BYTES,
+                                                  both[(i + k) % n >= both[0]->n]->weights[0].own};
         swn_serving_announce(list, n + 1, both[i >= both[0]->n]->weights[0].own);
         engine_reads_arrive();
         CHECK(tensor_make(&activation, ACTIVATION, 7));
@@ -261,7 +262,7 @@ static void turns_with_a_plan(void *arg)
         go_round(0, 1);
     for (unsigned i = 0; i < ROUNDS; i++)
         read += go_round(0, 1);
-    CHECK(e->plan.planned);
+    CHECK(e->plan.planned && swn_announced_is_round(e));
     CHECK(read <= ROUNDS * 15 * WEIGHT_BYTES / 2);
     for (unsigned i = 0; i < 40; i++) {
         back = ask(0, 1).read;
@@ -292,6 +293,7 @@ static void one_that_shares_a_weight(void *arg)
     make_plan();
     for (unsigned i = 0; i < 3; i++)
         a = ask(0, 1);
+    CHECK(!swn_announced_is_round(e)); /* all of it is this model's */
     CHECK(a.read + engine_kept_bytes() <= 15 * WEIGHT_BYTES + SLACK);
     for (unsigned i = 0; i < 3; i++)
         ask(1, 1);
