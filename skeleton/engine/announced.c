@@ -63,24 +63,23 @@ static int comes_and_goes(const struct swn_range *r)
     return r && atomic_load(&((struct swn_range *)(uintptr_t)r)->state) == SWN_FILE_BACKED;
 }
 
-/* Whether the plan's model comes again behind another one. Whose a read is its model says, not the file that it is
- * from, as models may have weights in common. */
-static void note_returning(struct swn_engine *e, const struct swn_serving_weight *weights, size_t n)
+/* Whether the plan's model comes again behind another one, in an order that goes all round: the model at work does,
+ * too. Whose a read is its model says, not the file that it is from, as models may have weights in common. */
+static void note_returning(struct swn_engine *e, const struct swn_serving_weight *weights, size_t n, uintptr_t at_work)
 {
     struct swn_announced *a = &e->ops.announced;
     const struct swn_extent_file *planned = e->plan.planned ? e->plan.in_force.file : NULL;
-    int others = a->is_told && a->file != planned, is_of_plan = 0;
-    uintptr_t own = 0;
+    int others = 0, is_of_plan = 0, comes = 0;
+    uintptr_t own = at_work;
 
-    for (size_t i = 0; planned && !a->returning && i < n; i++) {
-        if (!weights[i].own)
-            continue;
-        if (weights[i].own != own) {
+    for (size_t i = 0; planned && a->is_told && !a->returning && i < n; i++) {
+        if (weights[i].own && weights[i].own != own) {
             const struct swn_range *r = swn_arena_find(e->arena, own = weights[i].own);
             is_of_plan = comes_and_goes(r) && r->file == planned;
+            others = 1;
         }
-        a->returning = is_of_plan && others ? planned : NULL;
-        others |= !is_of_plan;
+        comes |= is_of_plan;
+        a->returning = others && own == at_work && (comes || a->file == planned) ? planned : NULL;
     }
 }
 
@@ -107,7 +106,7 @@ int swn_announced_set(struct swn_engine *e, const struct swn_serving_weight *wei
         append(a, weights[i].address, r->id);
         a->file = a->count == 1 && !a->is_told ? r->file : a->file;
     }
-    note_returning(e, weights, n);
+    note_returning(e, weights, n, own);
     return 0;
 }
 

@@ -38,7 +38,8 @@ struct swn_announced {
     const struct swn_extent_file *file; /* of the model at work */
     int is_told;                        /* the announcement said which model that is */
     int is_cut;                         /* more was announced than there is room for */
-    /* The model that has the plan, if its weights come behind another model's; or NULL. */
+    /* The model that has the plan, if its weights come behind another model's, and those of the model at work again;
+     * or NULL. */
     const struct swn_extent_file *returning;
     size_t first, count; /* all before `first` are over */
     size_t settled;      /* of the reads before it none is missing: skeleton/core/prefetch.c */
