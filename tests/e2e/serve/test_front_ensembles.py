@@ -1,5 +1,6 @@
 """Ensembles of swapnet-serve: steps that depend on each other, and cascades whose later steps have conditions."""
 import concurrent.futures
+import contextlib
 import json
 import signal
 import struct
@@ -157,12 +158,18 @@ def model_numbers(log):
     return int(lines[0][3]), next(int(words[3]) for words in lines if words[3] != lines[0][3])
 
 
-def test_what_may_be_needed_is_read_ahead_as_often_as_it_was(tmp_path):
+@contextlib.contextmanager
+def asked_once(tmp_path, *options):
+    """A server with aside()'s models, of which each has been asked once; its engine's log; the numbers of detector and reader."""
     log = tmp_path / "log"
-    with front(aside(tmp_path / "repo", ABOVE), env={"FAKE_LOG": str(log)}) as f:
+    with front(aside(tmp_path / "repo", ABOVE), *options, env={"FAKE_LOG": str(log)}) as f:
         f.ready()
         assert [f.infer(name, body_of(tensor(HIGH)))[0] for name in ("detector", "reader")] == [200, 200]
-        detector, reader = model_numbers(log)
+        yield f, log, *model_numbers(log)
+
+
+def test_what_may_be_needed_is_read_ahead_as_often_as_it_was(tmp_path):
+    with asked_once(tmp_path) as (f, log, detector, reader):
         answers = [f.infer("cascade", body_of(tensor(values, "IN"))) for values in (HIGH, LOW, LOW, LOW, HIGH)]
         assert [outputs(answer).get("READ") for answer in answers] == [HIGH, None, None, None, HIGH]
     told = [sum(step.startswith(f"{reader}:") for step in steps) for key, steps in runs_of(log, detector).items() if key[1] == 0][1:]
@@ -173,11 +180,7 @@ def test_what_may_be_needed_is_read_ahead_as_often_as_it_was(tmp_path):
 
 def test_what_the_next_request_needs_is_told_once_all_are_alike(tmp_path):
     """With the last group of a cascade that goes on each time, from the fourth in a row on; and not behind another request."""
-    log = tmp_path / "log"
-    with front(aside(tmp_path / "repo", ABOVE), env={"FAKE_LOG": str(log)}) as f:
-        f.ready()
-        assert [f.infer(name, body_of(tensor(HIGH)))[0] for name in ("detector", "reader")] == [200, 200]
-        detector, reader = model_numbers(log)
+    with asked_once(tmp_path) as (f, log, detector, reader):
         for name, tensor_name in 6 * [("cascade", "IN")] + [("detector", "INPUT0"), ("cascade", "IN")]:
             assert f.infer(name, body_of(tensor(HIGH, tensor_name)))[0] == 200
     runs = [steps for (_, group), steps in sorted(runs_of(log, reader).items()) if group == 0][1:]
@@ -187,11 +190,7 @@ def test_what_the_next_request_needs_is_told_once_all_are_alike(tmp_path):
 
 
 def test_nothing_is_read_ahead_for_what_waits(tmp_path):
-    log = tmp_path / "log"
-    with front(aside(tmp_path / "repo", ABOVE), "--cascades", "wait", env={"FAKE_LOG": str(log)}) as f:
-        f.ready()
-        assert [f.infer(name, body_of(tensor(HIGH)))[0] for name in ("detector", "reader")] == [200, 200]
-        detector, reader = model_numbers(log)
+    with asked_once(tmp_path, "--cascades", "wait") as (f, log, detector, reader):
         assert outputs(f.infer("cascade", body_of(tensor(HIGH, "IN")))) == {"DETECTED": HIGH, "READ": HIGH}
     assert not any(step.startswith(f"{reader}:") for steps in runs_of(log, detector).values() for step in steps)
 
