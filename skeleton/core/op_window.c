@@ -8,6 +8,7 @@
 #include <sys/mman.h>
 
 #include "blocks/memory/publish.h"
+#include "base/huge_pages.h"
 #include "skeleton/core/overwrite.h"
 #include "skeleton/core/write_behind.h"
 #include "skeleton/engine/engine_internal.h"
@@ -129,12 +130,29 @@ void swn_window_lend(struct swn_engine *e, struct swn_arg *arg, struct swn_threa
         madvise((void *)r->addr, swn_round_up(r->len, SWN_PAGE), MADV_RANDOM);
 }
 
-/* Whether the weight would push out everything else, and still not fit. Before there is a plan its kernel may still ask
- * for slices. */
+/* Whether the weight has room beside what else the program needs, before there is a plan. */
+static int has_room(const struct swn_engine *e, const struct swn_arg *arg)
+{
+    size_t unit = e->pool ? swn_pool_unit(e->pool) : SWN_HUGE;
+    size_t bytes = arg->upto - arg->from + 2 * unit; /* it may begin and end within chunks */
+    return swn_nonweight_needed(e) + bytes <= e->budget.limit;
+}
+
+/* Whether the operator's kernel may yet ask for slices of the weight. It does so after the operator has begun; a kernel
+ * that has computed without them asks for none. */
+static int may_be_sliced(const struct swn_engine *e, const struct swn_range *r)
+{
+    return !r->mapped_file &&
+           (swn_tensor_of(r)->slice_unit || r->weight < 0 || e->weights.all[r->weight].compute_ns <= 0);
+}
+
+/* Whether the weight would push out everything else, and still not fit. */
 static int is_too_large(const struct swn_engine *e, const struct swn_arg *arg)
 {
-    int weight = e->plan.planned ? arg->range->weight : -1;
-    return weight >= 0 ? e->weights.all[weight].oversize : arg->upto - arg->from > e->budget.limit / 2;
+    const struct swn_range *r = arg->range;
+    if (e->plan.planned && r->weight >= 0)
+        return e->weights.all[r->weight].oversize;
+    return arg->upto - arg->from > e->budget.limit / 2 && (may_be_sliced(e, r) || !has_room(e, arg));
 }
 
 int swn_window_whole(struct swn_engine *e, struct swn_arg *arg, struct swn_thread_state *t)
