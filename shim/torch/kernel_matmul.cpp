@@ -2,6 +2,7 @@
 #include <ATen/ops/_addmm_activation_cpu_dispatch.h>
 #include <ATen/ops/addmm_cpu_dispatch.h>
 #include <ATen/ops/addmv_cpu_dispatch.h>
+#include <ATen/ops/copy_native.h>
 #include <ATen/ops/from_blob.h>
 #include <ATen/ops/mm_cpu_dispatch.h>
 #include <ATen/ops/mv_native.h>
@@ -182,6 +183,44 @@ at::Tensor mm_kernel(const at::Tensor &self, const at::Tensor &mat2)
     return out.defined() ? out : at::cpu::mm(self, mat2);
 }
 
+// Storages of numpy's arrays may be several over the same memory.
+bool shares_memory(const at::Tensor &a, const at::Tensor &b)
+{
+    auto at = [](const at::Tensor &tensor) {
+        return swn_has_own_storage(tensor) ? reinterpret_cast<uintptr_t>(tensor.storage().data_ptr().get()) : 0;
+    };
+    return at(a) < at(b) + b.storage().nbytes() && at(b) < at(a) + a.storage().nbytes();
+}
+
+// Whether the product may be computed beside `out` and copied there: into any other layout PyTorch may round
+// differently, and sizes that do not fit or memory in common with an argument are its to refuse.
+bool takes_product(const at::Tensor &out, const at::Tensor &mat1, const at::Tensor &mat2,
+                   const at::Tensor *bias = nullptr)
+{
+    if (mat1.dim() != 2 || mat2.dim() != 2 || !swn_simple(out, mat2.scalar_type()) || !swn_plainly_laid_out(out) ||
+        out.sizes() != at::IntArrayRef({mat1.size(0), mat2.size(1)}))
+        return false;
+    return !shares_memory(out, mat1) && !shares_memory(out, mat2) && !(bias && shares_memory(out, *bias));
+}
+
+// torch.compile's code has buffers for its results.
+at::Tensor &addmm_out_kernel(const at::Tensor &self, const at::Tensor &mat1, const at::Tensor &mat2,
+                             const at::Scalar &beta, const at::Scalar &alpha, at::Tensor &out)
+{
+    at::Tensor product;
+    if (takes_product(out, mat1, mat2, &self))
+        product = product_in_slices(&self, mat1, mat2, beta, alpha);
+    return product.defined() ? at::native::copy_(out, product) : at::cpu::addmm_out(out, self, mat1, mat2, beta, alpha);
+}
+
+at::Tensor &mm_out_kernel(const at::Tensor &self, const at::Tensor &mat2, at::Tensor &out)
+{
+    at::Tensor product;
+    if (takes_product(out, self, mat2))
+        product = product_in_slices(nullptr, self, mat2, 1, 1);
+    return product.defined() ? at::native::copy_(out, product) : at::cpu::mm_out(out, self, mat2);
+}
+
 at::Tensor addmv_kernel(const at::Tensor &self, const at::Tensor &mat, const at::Tensor &vec, const at::Scalar &beta,
                         const at::Scalar &alpha)
 {
@@ -201,7 +240,9 @@ void swn_products_register(torch::Library &library)
 {
     library.impl("addmm", addmm_kernel);
     library.impl("_addmm_activation", addmm_activation_kernel);
+    library.impl("addmm.out", addmm_out_kernel);
     library.impl("mm", mm_kernel);
+    library.impl("mm.out", mm_out_kernel);
     library.impl("addmv", addmv_kernel);
     library.impl("mv", mv_kernel);
 }

@@ -71,22 +71,15 @@ struct Operator {
 // Operators with kernels of swapnet's. These call the kernel that they replace by its name in at::cpu or at::native, so
 // they replace PyTorch's own only.
 constexpr const char *with_kernels[][2] = {
-    {"aten::copy_", ""},
-    {"aten::addmm", ""},
-    {"aten::mm", ""},
-    {"aten::_addmm_activation", ""},
-    {"aten::addmv", ""},
-    {"aten::mv", ""},
-    {"aten::baddbmm", ""},
-    {"aten::bmm", ""},
-    {"aten::convolution", ""},
-    {"aten::index_select", ""},
-    {"aten::index", "Tensor"},
-    {"aten::gather", ""},
-    {"aten::_embedding_bag", ""},
-    {"aten::_embedding_bag_forward_only", ""},
-    {"aten::normal_", ""},
-    {"aten::uniform_", ""},
+    {"aten::copy_", ""},          {"aten::addmm", ""},
+    {"aten::addmm", "out"},       {"aten::mm", ""},
+    {"aten::mm", "out"},          {"aten::_addmm_activation", ""},
+    {"aten::addmv", ""},          {"aten::mv", ""},
+    {"aten::baddbmm", ""},        {"aten::bmm", ""},
+    {"aten::convolution", ""},    {"aten::index_select", ""},
+    {"aten::index", "Tensor"},    {"aten::gather", ""},
+    {"aten::_embedding_bag", ""}, {"aten::_embedding_bag_forward_only", ""},
+    {"aten::normal_", ""},        {"aten::uniform_", ""},
 };
 
 bool ours_registered = false; // set before the hook is installed, or never

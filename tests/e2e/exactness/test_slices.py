@@ -11,8 +11,8 @@ pytestmark = pytest.mark.forked
 # The largest weight has 49 MiB of floats, and twice that of doubles. On which PyTorch it is a quick test, on which it is
 # one at all.
 CASES = [("float32", 32, "1.13 2.13"), ("float64", 64, ""), ("bfloat16", 24, "2.13"), ("float16", 24, ""),
-         ("shapes", 40, ""), ("odd", 32, ""), ("products", 40, "1.13"), ("changes", 40, "2.13"), ("gradients", 40, ""),
-         ("threads", 48, "1.13"), ("library", 24, "1.13")]
+         ("shapes", 40, ""), ("odd", 32, ""), ("products", 40, "1.13"), ("out", 32, "1.13 2.13"),
+         ("changes", 40, "2.13"), ("gradients", 40, ""), ("threads", 48, "1.13"), ("library", 24, "1.13")]
 
 
 def _cases():

@@ -64,6 +64,27 @@ elif kind == "products":
                     refused()
                 except Exception as error:
                     record.value(f"{name}{i} refused", f"{type(error).__name__}: {error}".splitlines()[0])
+elif kind == "out":
+    # Into buffers, as torch.compile's code has it; the last ones PyTorch resizes, turns round, or refuses.
+    weight, bias = torch.randn(6272, 2048), torch.randn(6272)
+    with torch.inference_mode():
+        for i in range(PASSES):
+            x, out = inputs(3, 2048, seed=i), torch.full((3, 6272), float("nan"))
+            record.value(f"same{i}", torch.mm(x, weight.t(), out=out) is out)
+            record.tensor(f"mm{i}", out)
+            record.tensor(f"addmm{i}", torch.addmm(bias, x, weight.t(), beta=0.5, alpha=2, out=out))
+            record.tensor(f"into its bias{i}", torch.addmm(out, x, weight.t(), out=out))
+            turned = torch.empty(6272, 3).t()
+            record.tensor(f"turned{i}", torch.mm(x, weight.t(), out=turned))
+            record.value(f"strides{i}", turned.stride())
+            record.tensor(f"resized{i}", torch.mm(x, weight.t(), out=torch.empty(0)))
+            for name, other in (("type", torch.empty(3, 6272, dtype=torch.float64)), ("itself", x)):
+                try:
+                    torch.mm(x, weight.t(), out=other)
+                    record.value(f"{name}{i} refused", "")
+                except RuntimeError as error:
+                    record.value(f"{name}{i} refused", str(error).splitlines()[0])
+        record.tensor("weight", weight)
 elif kind == "library":
     # The library's own number of threads, which PyTorch neither reads nor sets.
     blas = ctypes.CDLL("libopenblas.so.0")
