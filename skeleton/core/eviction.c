@@ -225,13 +225,24 @@ static int evict_read_one(struct swn_engine *e)
     return f != NULL;
 }
 
+/* Whether frames were used, but none since r was: they are of a model that is idle, though the plan may still keep
+ * them.
+ */
+static int frames_are_older(struct swn_engine *e, const struct swn_range *r)
+{
+    uint64_t last = 0;
+    for (const struct swn_frame *f = e->pool ? swn_pool_first(e->pool) : NULL; f; f = f->next)
+        last = swn_frame_use(f)->last_op > last ? swn_frame_use(f)->last_op : last;
+    return last && last < swn_tensor_of(r)->last_use;
+}
+
 /* Evicts one range or frame: first those whose bytes are in a file already, then those that have to be written. 0, or
  * -ENOMEM when nothing can leave. */
 static int evict_one(struct swn_engine *e, const struct swn_range *spare, int may_spill, int force, int *busy)
 {
     struct swn_frame *f = frame_victim(e, 0);
     struct swn_range *r = !f && may_spill ? victim(e, spare, force) : NULL;
-    if (!f && (!r || (swn_is_weight(r) && e->plan.planned && stays(e, r))))
+    if (!f && (!r || (swn_is_weight(r) && e->plan.planned && stays(e, r)) || frames_are_older(e, r)))
         f = frame_victim(e, 1);
     if (f) {
         evict_frame(e, f);

@@ -54,7 +54,7 @@ def make():
 def idle_model():
     """One model has computed and is idle, clean and loaded from a file, while the next one is made and used."""
     idle, x = torch.load(os.path.join(directory, "idle.pth")), torch.randn(4, WIDTH)
-    for i in range(4):
+    for i in range(8):
         record.tensor(f"idle {i}", run(idle, x))
     busy = {f"l{i}": torch.full((WIDTH, WIDTH), i / WIDTH) for i in range(2)}
     for i in range(8):
