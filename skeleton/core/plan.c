@@ -257,13 +257,22 @@ void swn_plan_weight_leaves(struct swn_engine *e, const struct swn_range *r)
         end_plan(e);
 }
 
-/* Makes a candidate if t's order has been right for a whole cycle. 0, or -EAGAIN. */
+/* How long a cycle of t's order may be for a plan. A longer one than has been right as a whole may be none, as of
+ * models in any order. But the first plan is made as soon as t begins a second pass, which most programs go through
+ * like the first one: all passes before it read all weights. */
+static size_t longest_right(const struct swn_engine *e, const struct swn_thread_state *t, size_t most)
+{
+    if (!e->plan.made && t->cursor.passes && !(e->config.stores & SWN_MANY_MODELS))
+        return most;
+    return t->cursor.run < most ? (size_t)t->cursor.run : most;
+}
+
+/* Makes a candidate if t's order is known for a whole cycle. 0, or -EAGAIN. */
 int swn_plan_candidate_make(struct swn_engine *e, struct swn_thread_state *t, struct swn_plan_candidate *out)
 {
     size_t most = e->weights.live * 4 + 16, peak = swn_nonweight_peak(e);
     *out = (struct swn_plan_candidate){0};
-    /* A longer cycle has not been right as a whole: of models in any order there may be none. */
-    size_t right = t->cursor.run < most ? (size_t)t->cursor.run : most;
+    size_t right = longest_right(e, t, most);
     size_t len = swn_access_order_cycle(e->weights.order, &t->cursor, NULL, right);
     if (!len)
         return -EAGAIN;
@@ -444,7 +453,17 @@ int swn_plan_commit(struct swn_engine *e, struct swn_plan_candidate *d)
     return 0;
 }
 
-/* Makes a new plan, if the thread's order has been right for a whole cycle, or reviews the one in force. */
+/* Whether the plan would leave a weight to its mapping before a whole cycle of t's order has been right: the weight may
+ * yet turn out to come in slices. */
+static int is_rash(const struct swn_thread_state *t, const struct swn_plan_candidate *d)
+{
+    for (size_t i = 0; i < d->n && t->cursor.run < d->n; i++)
+        if (d->weights[i].oversize)
+            return 1;
+    return 0;
+}
+
+/* Makes a new plan, if the thread's order is known for a whole cycle, or reviews the one in force. */
 void swn_plan_if_due(struct swn_engine *e, struct swn_thread_state *t)
 {
     struct swn_plan_candidate candidate;
@@ -453,8 +472,10 @@ void swn_plan_if_due(struct swn_engine *e, struct swn_thread_state *t)
     t->next_plan_try = t->cursor.run + 16;
     if (swn_plan_candidate_make(e, t, &candidate))
         return;
-    if (!swn_plan_candidate_solve(&candidate) && (e->plan.dirty || swn_replan_is_due(e, &candidate)) &&
-        !swn_plan_commit(e, &candidate))
+    int err = swn_plan_candidate_solve(&candidate);
+    if (!err && !e->plan.made && is_rash(t, &candidate))
+        t->next_plan_try += candidate.n;
+    else if (!err && (e->plan.dirty || swn_replan_is_due(e, &candidate)) && !swn_plan_commit(e, &candidate))
         e->features.source->learned(e, e->plan.in_force.ids, e->plan.in_force.n, t->cursor.anchor);
     swn_plan_candidate_free(&candidate);
 }
