@@ -8,16 +8,30 @@ from table import mib, number, same_bits
 
 COLUMNS = ("model", "MiB", "budget", "variant", "construct s", "load s", "% of plain", "Python %",
            "first s",
-           "peak", "read before", "written", "first reads", "latency ms", "cache left",
+           "peak", "read before", "written", "first reads", "latency ms", "passes ms",
+           "steady from", "cache left",
            "same bits", "note")
 SLACK_BYTES = 16 << 20      # the goal for swapnet's peak: base + budget + this
 LOAD_PART = 0.10            # the goal for its load time, of plain's
+STEADY_PART = 1.2           # passes of at most this times the latency count as steady
+STEADY_FROM = {load_run.FIRST: 3, load_run.AGAIN: 2}  # the goals: the pass from which on all are
 CACHE_PART = 0.01           # the goal for page cache held by model files
 
 
 def _median(runs, value):
     values = [found for found in map(value, runs) if found is not None]
     return statistics.median(values) if values else None
+
+
+def _passes(runs):
+    """The median of each pass, as far as all runs got."""
+    return [statistics.median(times) for times in zip(*(run.latencies_s for run in runs))]
+
+
+def _steady_from(passes, latency):
+    """The first pass, from 1 on, from which on all are steady; None where there are none."""
+    slow = [number for number, took in enumerate(passes, 1) if took > latency * STEADY_PART]
+    return (slow[-1] if slow else 0) + 1 if passes else None
 
 
 def _same_bits(runs, plain):
@@ -46,6 +60,8 @@ def row(model, facts, budget, alone_s, variant, all_runs):
     good = [run for run in runs if not run.ended]
     load, plain_load = _median(good, lambda run: run.load_s), _median(plain, lambda run: run.load_s)
     first = _median(good, lambda run: run.first_s)
+    latency = _median(good, lambda run: statistics.median(run.latencies_s[-load_run.STEADY_LAST:]))
+    passes = _passes(good)
     return {
         "model": model.name, "variant": variant, "weight_bytes": facts.weight_bytes,
         "base_bytes": facts.base_bytes, "budget_bytes": budget,
@@ -58,8 +74,7 @@ def row(model, facts, budget, alone_s, variant, all_runs):
         "load_read_bytes": _median(good, lambda run: run.load_read_bytes),
         "written_bytes": _median(good, lambda run: run.written_bytes),
         "first_read_bytes": _median(good, lambda run: run.first_read_bytes),
-        "latency_s": _median(good, lambda run: statistics.median(
-            run.latencies_s[-load_run.STEADY_LAST:])),
+        "latency_s": latency, "passes_s": passes, "steady_from": _steady_from(passes, latency),
         "file_left_bytes": _median(good, lambda run: max(
             0, run.file_left_bytes - facts.file_bytes)),
         "same_bits": _same_bits(runs, plain), "note": _note(runs),
@@ -82,6 +97,8 @@ def cells(result):
             number(result["first_s"], ".2f"), mib(over_base(result)),
             mib(result["before_first_bytes"]), mib(result["written_bytes"]),
             mib(result["first_read_bytes"]), number(latency and latency * 1e3, ".0f"),
+            " ".join(f"{took * 1e3:.0f}" for took in result["passes_s"]),
+            number(result["steady_from"], "d"),
             mib(result["file_left_bytes"]),
             same_bits(result["same_bits"]), result["note"])
 
@@ -97,6 +114,8 @@ def _misses(result):
         yield f"peak is {excess / plan.MIB:.0f} MiB over base + budget + 16 MiB"
     if result["file_left_bytes"] > CACHE_PART * result["weight_bytes"]:
         yield f"{result['file_left_bytes'] / plan.MIB:.0f} MiB of page cache held after the run"
+    if result["steady_from"] and result["steady_from"] > STEADY_FROM[result["variant"]]:
+        yield f"steady from pass {result['steady_from']} on (goal {STEADY_FROM[result['variant']]})"
     if result["variant"] == load_run.FIRST:
         return
     if result["load_ratio"] and result["load_ratio"] > LOAD_PART:
