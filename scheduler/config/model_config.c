@@ -168,7 +168,7 @@ static int read_reshape_shape(struct swn_pbtxt *p, void *to)
 {
     struct swn_config_tensor *t = to;
 
-    return read_dimension(p, t->reshape, &t->reshape_rank);
+    return read_dimension(p, t->reshape.sizes, &t->reshape.rank);
 }
 
 static void *begin_reshape(void *to)
@@ -496,7 +496,20 @@ static const struct swn_config_field config_fields[] = {
     {0},
 };
 
-static int check_tensors(const struct swn_config_tensor *tensors, unsigned count, const char *kind,
+/* Of an ensemble, the steps' models say what they have. */
+static int check_reshape(const struct swn_config_tensor *t, const char *kind, int is_ensemble, char why[SWN_ERRMSG])
+{
+    struct swn_shape dims = {.rank = t->tensor.rank};
+
+    memcpy(dims.sizes, t->tensor.shape, sizeof dims.sizes);
+    if (is_ensemble)
+        return swn_errmsg(why, -EINVAL, "%s '%s' of an ensemble cannot have a reshape", kind, t->tensor.name);
+    if (!dims.rank || !swn_reshape_is_sound(&dims, &t->reshape))
+        return swn_errmsg(why, -EINVAL, "%s '%s' has different size for dims and reshape", kind, t->tensor.name);
+    return 0;
+}
+
+static int check_tensors(const struct swn_config_tensor *tensors, unsigned count, const char *kind, int is_ensemble,
                          char why[SWN_ERRMSG])
 {
     for (unsigned i = 0; i < count; i++) {
@@ -505,6 +518,8 @@ static int check_tensors(const struct swn_config_tensor *tensors, unsigned count
             return swn_errmsg(why, -EINVAL, "%s %u has no name", kind, i);
         if (t->tensor.element == SWN_ELEMENT_NONE)
             return swn_errmsg(why, -EINVAL, "%s '%s' has no data_type", kind, t->tensor.name);
+        if (t->has_reshape && check_reshape(t, kind, is_ensemble, why))
+            return -EINVAL;
         for (unsigned other = 0; other < i; other++)
             if (strcmp(t->tensor.name, tensors[other].tensor.name) == 0)
                 return swn_errmsg(why, -EINVAL, "there are two of %s '%s'", kind, t->tensor.name);
@@ -554,8 +569,8 @@ static int check_config(const struct swn_model_config *c, char why[SWN_ERRMSG])
 {
     const struct swn_config_batching *b = &c->batching;
 
-    if (check_tensors(c->inputs, c->input_count, "input", why) ||
-        check_tensors(c->outputs, c->output_count, "output", why))
+    if (check_tensors(c->inputs, c->input_count, "input", c->ensemble != NULL, why) ||
+        check_tensors(c->outputs, c->output_count, "output", c->ensemble != NULL, why))
         return -EINVAL;
     if (b->default_priority > b->priority_levels || (b->priority_levels && !b->default_priority))
         return swn_errmsg(why, -EINVAL, "default_priority_level must be from 1 to priority_levels (%u)",

@@ -13,6 +13,7 @@
 #include "base/errmsg.h"
 #include "scheduler/protocol/engine_wire.h"
 #include "scheduler/config/ensemble.h"
+#include "scheduler/config/reshape.h"
 
 #define SWN_CONFIG_BYTES ((size_t)1 << 20) /* of a config.pbtxt */
 #define SWN_CONFIG_NAME 256                /* bytes of a name with its terminator */
@@ -23,8 +24,7 @@
 /* An input or output. The batch dimension is not among its dims where max_batch_size is not 0. */
 struct swn_config_tensor {
     struct swn_wire_tensor tensor; /* name, element, rank, shape with -1 for any */
-    uint32_t reshape_rank;
-    int64_t reshape[SWN_WIRE_RANK];
+    struct swn_shape reshape;      /* what the model has instead of the shape */
     uint8_t has_reshape;
     uint8_t is_optional;
     char labels[SWN_CONFIG_NAME]; /* label_filename of an output, in the model's folder; "": none */

@@ -55,7 +55,7 @@ static void put_tensor(struct swn_json_out *text, const struct swn_config_tensor
     if (t->has_reshape) {
         put_key(text, "reshape");
         swn_json_puts(text, "{\"shape\":");
-        put_shape(text, t->reshape, t->reshape_rank);
+        put_shape(text, t->reshape.sizes, t->reshape.rank);
         swn_json_puts(text, "}");
     }
     put_flag(text, "is_shape_tensor", 0);

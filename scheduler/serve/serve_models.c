@@ -71,7 +71,7 @@ void swn_models_free(struct swn_serving *s)
         free(m->config);
         swn_labels_drop(m->labels);
         free(m->tensors);
-        free(m->engine_names);
+        free(m->views);
         free(m);
     }
     free(s->models);
@@ -115,9 +115,9 @@ static int changes_kind(const struct swn_serving *s, const struct swn_served *m,
 static void forget_tensors(struct swn_served *m)
 {
     free(m->tensors);
-    free(m->engine_names);
+    free(m->views);
     m->tensors = NULL;
-    m->engine_names = NULL;
+    m->views = NULL;
     m->input_count = m->output_count = 0;
     m->optional = 0;
 }
@@ -395,17 +395,27 @@ static unsigned engine_tensor(const struct swn_wire_tensor *tensors, unsigned co
     return position < count ? position : count;
 }
 
-/* Inputs or outputs as the config has them, where it has any. 0 or -EINVAL. */
+/* Without a list of the model's there is nothing to be changed. 0 or -ENOTSUP. */
+static int needs_no_list(const struct swn_config_tensor *wanted, unsigned count)
+{
+    for (unsigned i = 0; i < count; i++)
+        if (wanted[i].has_reshape)
+            return -ENOTSUP;
+    return 0;
+}
+
+/* Inputs or outputs as the config has them, where it has any. 0, -EINVAL, or -ENOTSUP for a reshape of outputs that are
+ * not known. */
 static int apply_config(const struct swn_served *m, const struct swn_config_tensor *wanted, unsigned wanted_count,
-                        struct swn_wire_tensor *tensors, char (*names)[SWN_WIRE_TENSOR_NAME], unsigned count)
+                        struct swn_wire_tensor *tensors, struct swn_engine_view *views, unsigned count)
 {
     struct swn_wire_tensor theirs[SWN_WIRE_TENSORS];
 
     memcpy(theirs, tensors, count * sizeof *theirs);
     for (unsigned i = 0; i < count; i++)
-        memcpy(names[i], theirs[i].name, sizeof names[i]);
+        memcpy(views[i].name, theirs[i].name, sizeof views[i].name);
     if (wanted_count == 0 || count == 0)
-        return 0;
+        return needs_no_list(wanted, wanted_count);
     if (wanted_count > count)
         return -EINVAL;
     for (unsigned i = 0; i < wanted_count; i++) {
@@ -421,6 +431,9 @@ static int apply_config(const struct swn_served *m, const struct swn_config_tens
         tensors[k].rank = w->rank + batch;
         tensors[k].shape[0] = -1;
         memcpy(tensors[k].shape + batch, w->shape, w->rank * sizeof *w->shape);
+        views[k].has_reshape = wanted[i].has_reshape;
+        views[k].batch = (uint8_t)batch;
+        views[k].shape = wanted[i].reshape;
     }
     return 0;
 }
@@ -429,24 +442,27 @@ static int describe(struct swn_served *m, const struct swn_engine_message *loade
 {
     size_t count = (size_t)loaded->inputs + loaded->outputs;
     struct swn_wire_tensor *tensors = calloc(count + 1, sizeof *tensors);
-    char(*names)[SWN_WIRE_TENSOR_NAME] = calloc(count + 1, sizeof *names);
+    struct swn_engine_view *views = calloc(count + 1, sizeof *views);
+    int rc;
 
     free(m->tensors);
-    free(m->engine_names);
+    free(m->views);
     m->tensors = tensors;
-    m->engine_names = names;
+    m->views = views;
     m->input_count = m->output_count = 0;
-    if (!tensors || !names)
+    if (!tensors || !views)
         return -ENOMEM;
     if (count)
         memcpy(tensors, loaded->tensors, count * sizeof *tensors);
     m->input_count = loaded->inputs;
     m->output_count = loaded->outputs;
     m->weight_bytes = loaded->weight_bytes;
-    if (apply_config(m, m->config->inputs, m->config->input_count, tensors, names, m->input_count) ||
-        apply_config(m, m->config->outputs, m->config->output_count, tensors + m->input_count, names + m->input_count,
-                     m->output_count))
-        return -EINVAL;
+    rc = apply_config(m, m->config->inputs, m->config->input_count, tensors, views, m->input_count);
+    if (rc == 0)
+        rc = apply_config(m, m->config->outputs, m->config->output_count, tensors + m->input_count,
+                          views + m->input_count, m->output_count);
+    if (rc)
+        return rc;
     m->optional = optional_inputs(m);
     return 0;
 }
@@ -475,7 +491,10 @@ void swn_models_loaded(struct swn_serving *s, const struct swn_engine_message *m
         set_state(s, model, SWN_MODEL_READY);
         leave(s, model, 0);
         swn_models_fail(s, model,
-                        rc == -ENOMEM ? "out of memory" : "config.pbtxt has inputs or outputs that the model has not");
+                        rc == -ENOMEM ? "out of memory"
+                        : rc == -ENOTSUP
+                            ? "config.pbtxt has a reshape, and the model does not say what it takes or gives"
+                            : "config.pbtxt has inputs or outputs that the model has not");
         return;
     }
     *model->reason = '\0';

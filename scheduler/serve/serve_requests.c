@@ -14,6 +14,7 @@
 
 #include "base/clock.h"
 #include "scheduler/config/queue_terms.h"
+#include "scheduler/oip/oip_tensor.h"
 #include "scheduler/serve/serve_leases.h"
 #include "scheduler/serve/serve_outputs.h"
 #include "scheduler/serve/serve_trace.h"
@@ -152,6 +153,28 @@ void swn_requests_drop(struct swn_serving *s, struct swn_job *job, int status, e
 
 /* ---- begin ---- */
 
+/* Dimensions behind the batch. */
+static struct swn_shape shape_of(const struct swn_wire_tensor *t, unsigned batch)
+{
+    struct swn_shape shape = {.rank = t->rank - batch};
+
+    memcpy(shape.sizes, t->shape + batch, shape.rank * sizeof *shape.sizes);
+    return shape;
+}
+
+/* The model's input or output i as config.pbtxt has it for the engine, or for clients. 0 or -EINVAL: the tensor has not
+ * the shape that is to become another. */
+static int reshape(const struct swn_served *m, unsigned i, int is_for_engine, struct swn_wire_tensor *t)
+{
+    const struct swn_engine_view *view = &m->views[i];
+    struct swn_shape theirs;
+
+    if (!view->has_reshape)
+        return 0;
+    theirs = shape_of(&m->tensors[i], view->batch);
+    return swn_reshape(t, view->batch, is_for_engine ? &theirs : &view->shape, is_for_engine ? &view->shape : &theirs);
+}
+
 /* The request's input of each of the model's, where it lies. */
 static unsigned wire_inputs(const struct swn_served *m, const struct swn_job *job, struct swn_wire_tensor *to)
 {
@@ -163,7 +186,8 @@ static unsigned wire_inputs(const struct swn_served *m, const struct swn_job *jo
             if (strcmp(infer->request.inputs[k].tensor.name, m->tensors[i].name) == 0) {
                 to[n] = infer->request.inputs[k].tensor;
                 to[n].offset = to[n].bytes ? infer->at[k] : 0;
-                memcpy(to[n].name, m->engine_names[i], sizeof to[n].name);
+                memcpy(to[n].name, m->views[i].name, sizeof to[n].name);
+                reshape(m, i, 1, &to[n]); /* it was matched with what the model takes */
                 n++;
             }
     return n;
@@ -559,23 +583,32 @@ static void learn(struct swn_serving *s, unsigned engine, struct swn_served *mod
     swn_group_times_weigh(&model->times, m->weights, m->weighed, e->read_total);
 }
 
-static const char *public_name(const struct swn_served *m, const char *name)
+/* Its name and shape become those that clients know. 0, or -EINVAL with the job's error filled. */
+static int show(const struct swn_served *m, struct swn_job *job, struct swn_wire_tensor *t)
 {
-    for (unsigned i = m->input_count; i < m->input_count + m->output_count; i++)
-        if (strcmp(m->engine_names[i], name) == 0)
-            return m->tensors[i].name;
-    return name;
+    unsigned i = m->input_count, end = m->input_count + m->output_count;
+    char shape[SWN_OIP_SHAPE];
+
+    while (i < end && strcmp(m->views[i].name, t->name) != 0)
+        i++;
+    if (i == end)
+        return 0;
+    memcpy(t->name, m->tensors[i].name, sizeof t->name);
+    if (reshape(m, i, 0, t) == 0)
+        return 0;
+    return swn_oip_fail(&job->error, 500,
+                        "model '%s': output '%s' has shape %.100s, which is none that config.pbtxt reshapes", m->name,
+                        t->name, swn_oip_shape_text(t, shape));
 }
 
 /* The outputs are in the buffer. */
 static void has_outputs(struct swn_serving *s, struct swn_job *job, uint64_t now)
 {
-    for (unsigned i = 0; i < job->infer->output_count; i++) {
-        struct swn_wire_tensor *t = &job->infer->tensors[i];
-        const char *name = public_name(model_of(s, job), t->name);
-        if (name != t->name)
-            memcpy(t->name, name, sizeof t->name);
-    }
+    for (unsigned i = 0; i < job->infer->output_count; i++)
+        if (show(model_of(s, job), job, &job->infer->tensors[i])) {
+            swn_requests_fail(s, job, SWN_FAILURE_BACKEND, now);
+            return;
+        }
     swn_requests_succeed(s, job, now);
 }
 

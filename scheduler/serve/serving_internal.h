@@ -34,6 +34,15 @@ struct swn_deaths {
     uint64_t last_ns;
 };
 
+/* An input or output as the engine has it: its name, and with has_reshape its shape behind the first `batch`
+ * dimensions.
+ */
+struct swn_engine_view {
+    char name[SWN_WIRE_TENSOR_NAME];
+    uint8_t has_reshape, batch;
+    struct swn_shape shape;
+};
+
 /* One version of a model; its number is its place in the list, and never another's. */
 struct swn_served {
     uint32_t number;
@@ -53,9 +62,9 @@ struct swn_served {
     uint64_t answer_bytes; /* of the outputs of its last answer, as they lie in the buffer; 0: none yet */
     struct swn_group_times times;
     unsigned input_count, output_count;
-    uint64_t optional;                          /* bit i: a request may do without input i */
-    struct swn_wire_tensor *tensors;            /* inputs, then outputs, as clients see them */
-    char (*engine_names)[SWN_WIRE_TENSOR_NAME]; /* likewise, as the engine calls them */
+    uint64_t optional;               /* bit i: a request may do without input i */
+    struct swn_wire_tensor *tensors; /* inputs, then outputs, as clients see them */
+    struct swn_engine_view *views;   /* likewise, as the engine has them */
     struct swn_serve_counts counts;
     uint64_t batch; /* samples that ran the last group at once, and whether a request has counted it as an execution */
     int is_counted;

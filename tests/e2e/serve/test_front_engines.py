@@ -524,6 +524,50 @@ def test_config_names_the_tensors(tmp_path):
         assert json.loads(f.get("/v2/models/echo")[2])["inputs"][0]["shape"] == [-1, 4]
 
 
+def reshaped(place, kind, name, dims, shape):
+    """Appends an input or an output to a config.pbtxt."""
+    with open(place / "config.pbtxt", "a", encoding="ascii") as f:
+        f.write(f'{kind} {{ name: "{name}" data_type: TYPE_FP32 dims: {dims}' + (f" reshape {{ shape: {shape} }}" if shape is not None else "") + " }\n")
+
+
+def test_a_model_gets_and_gives_what_reshape_says(tmp_path):
+    """The models give what they get, so that their answers show both."""
+    repo = repository(tmp_path, within="", there="", back="", scalar="", varied="")
+    expected = {}
+    for name, batch, given, got, answered in (("within", 8, ([4], [2, 2]), ([4], [2, 2]), [1, 4]),
+                                              ("there", 8, ([4], [2, 2]), ([2, 2], None), [1, 2, 2]),
+                                              ("back", 8, ([4], None), ([2, 2], [4]), [1, 2, 2]),
+                                              ("scalar", 8, ([1], []), ([1, 1], []), [1, 1, 1]),
+                                              ("varied", 0, ([1, -1], [-1]), ([-1], None), [4])):
+        (repo / name / "config.pbtxt").write_text(f"max_batch_size: {batch}\n")
+        reshaped(repo / name, "input", "INPUT0", *given)
+        reshaped(repo / name, "output", "OUTPUT0", *got)
+        expected[name] = answered
+    with front(repo) as f:
+        f.ready()
+        for name, shape in expected.items():
+            values = VALUES[:1] if name == "scalar" else VALUES
+            for _ in range(2):  # the second answer lies in the room that was given for it
+                status, _, answer = f.infer(name, body_of(tensor(values)))
+                assert status == 200, answer
+                assert [(one["shape"], one["data"]) for one in json.loads(answer)["outputs"]] == [(shape, values)]
+        assert f.infer("there", body_of({**tensor(VALUES), "shape": [1, 2, 2]}))[0] == 400  # clients have the other shape
+
+
+def test_an_output_that_is_not_what_reshape_says_is_an_error(tmp_path):
+    repo = repository(tmp_path, flat="", secret="unknown=1")
+    for name in ("flat", "secret"):
+        (repo / name / "config.pbtxt").write_text("max_batch_size: 8\n")
+        reshaped(repo / name, "output", "OUTPUT0", [4], [2, 2])
+    with front(repo, "--strict-readiness", "false") as f:
+        f.ready()
+        for _ in range(2):
+            status, _, answer = f.infer("flat", BODY)
+            assert (status, "shape [1,4]" in json.loads(answer)["error"]) == (500, True)
+        wait_for(lambda: "reshape" in index_of(f)["secret"]["reason"])
+        assert f.metric("swapnet_serve_buffer_used_bytes") == 0
+
+
 # ---- begin and end ----
 
 @pytest.mark.parametrize("signals", [[signal.SIGTERM], [signal.SIGHUP, signal.SIGHUP]])

@@ -93,7 +93,7 @@ static void test_a_whole_config_is_read(void **state)
     assert_true(config.inputs[0].tensor.shape[1] == -1 && config.inputs[0].tensor.shape[2] == 224);
     assert_false(config.inputs[0].has_reshape);
     assert_int_equal(config.inputs[1].tensor.element, SWN_ELEMENT_BYTES);
-    assert_true(config.inputs[1].has_reshape && config.inputs[1].reshape_rank == 0 && config.inputs[1].is_optional);
+    assert_true(config.inputs[1].has_reshape && config.inputs[1].reshape.rank == 0 && config.inputs[1].is_optional);
     assert_int_equal(config.output_count, 1);
     assert_int_equal(config.outputs[0].tensor.element, SWN_ELEMENT_BF16);
     assert_true(config.batching.is_dynamic);
@@ -154,6 +154,11 @@ static void test_faults_are_told_with_line_and_column(void **state)
     expect_refused("input { dims: [ 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1 ] }", "more than 15");
     expect_refused("input { dims: [ 1 2 ] }", "',' or ']'");
     expect_refused("input { dims: 9223372036854775808 }", "too large");
+    expect_refused("input { name: \"a\" data_type: TYPE_BOOL dims: [ 4 ] reshape { shape: [ 2, 3 ] } }",
+                   "different size");
+    expect_refused("output { name: \"a\" data_type: TYPE_BOOL dims: [ -1 ] reshape { shape: [ 3 ] } }",
+                   "different size");
+    expect_refused("input { name: \"a\" data_type: TYPE_BOOL reshape { shape: [ 1 ] } }", "different size");
     expect_refused("input { name: \"a\" data_type: TYPE_BOOL", "the file ends too early");
     expect_refused("input { name: \"a\" data_type: TYPE_BOOL > }", "a name is expected");
     expect_refused("input { data_type: TYPE_BOOL }", "input 0 has no name");
