@@ -259,6 +259,7 @@ static void died(struct swn_serving *s, unsigned i, int status, uint64_t now)
     int from_outside =
         WIFSIGNALED(status) && !e->link.is_ours_to_kill && (WTERMSIG(status) == SIGKILL || WTERMSIG(status) == SIGTERM);
     int is_with_model = was_up && doing && doing->op != SWN_ENGINE_BUDGET && doing->model < s->count;
+    int is_with_request = is_with_model && (doing->op == SWN_ENGINE_RUN || doing->op == SWN_ENGINE_STORE);
     struct swn_served *model = is_with_model ? s->models[doing->model] : NULL;
     int is_kill_loading = from_outside && model && doing->op == SWN_ENGINE_LOAD && WTERMSIG(status) == SIGKILL;
     unsigned slow;
@@ -275,7 +276,7 @@ static void died(struct swn_serving *s, unsigned i, int status, uint64_t now)
                            : "at its start",
                   model ? model->name : "", cause(&e->link, status, text));
     swn_models_lost(s, i);
-    swn_requests_lost(s, i, !from_outside);
+    swn_requests_lost(s, i, !from_outside && is_with_request);
     if (model && (!from_outside || (is_kill_loading && model->deaths.kills_loading++ > 0)))
         blame(s, model, now);
 }

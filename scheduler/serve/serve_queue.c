@@ -90,7 +90,7 @@ uint64_t swn_serve_queue_deadline(const struct swn_serve_queue *q)
     return next;
 }
 
-void swn_serve_queue_reset(struct swn_serve_queue *q, unsigned engine)
+void swn_serve_queue_reset(struct swn_serve_queue *q, unsigned engine, int is_crash)
 {
     for (struct swn_serve_item *item = q->first; item; item = item->next) {
         if (item->engine != engine)
@@ -99,6 +99,7 @@ void swn_serve_queue_reset(struct swn_serve_queue *q, unsigned engine)
         q->waiting += item->is_begun;
         item->is_begun = 0;
         item->group = 0;
+        item->is_alone |= is_crash && item->state != SWN_SERVE_WAITS;
         item->state = SWN_SERVE_WAITS;
     }
 }

@@ -36,7 +36,9 @@ struct swn_serve_item {
     uint8_t is_loaded;  /* the engine has its model */
     uint8_t is_begun;   /* the engine knows it */
     uint8_t is_dropped; /* nobody waits for it: it leaves at the next edge of a group */
-    uint8_t is_alone;   /* it did not fit beside others: it runs from its begin to its end while no other has begun */
+    /* It did not fit beside others, or an engine has crashed under it and others: it runs from its begin to its end
+     * while no other has begun. */
+    uint8_t is_alone;
 };
 
 /* Of the requests of clients: the model of the last one, and how many for it have come without one for another. */
@@ -72,8 +74,9 @@ struct swn_serve_item *swn_serve_queue_late(const struct swn_serve_queue *q, uin
 /* The next deadline of those that are not dropped; 0: there is none. */
 uint64_t swn_serve_queue_deadline(const struct swn_serve_queue *q);
 
-/* The engine is gone: whatever it knew begins anew. */
-void swn_serve_queue_reset(struct swn_serve_queue *q, unsigned engine);
+/* The engine is gone: whatever it knew begins anew. is_crash: while it did what it was told for requests; each of these
+ * begins anew alone, so that it is seen whether it was the one. */
+void swn_serve_queue_reset(struct swn_serve_queue *q, unsigned engine, int is_crash);
 
 /* One with an upstream is needed now: it is as any other. */
 void swn_serve_queue_settle(struct swn_serve_queue *q, struct swn_serve_item *item);

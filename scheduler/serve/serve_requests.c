@@ -21,7 +21,8 @@
 #include "scheduler/serve/serve_watch.h"
 #include "scheduler/serve/serving_internal.h"
 
-/* How often a request is begun again: after a crash, of which it may be the reason, and after the engine was killed. */
+/* How often a request is begun again: after a crash, of which it may be the reason, and after an end of the engine that
+ * has nothing to do with it. */
 #define CRASHES_MOST 1
 #define KILLS_MOST 10
 /* With more requests in the server, answers do not say how long the next one would take: that takes time itself. */
@@ -689,6 +690,18 @@ void swn_requests_stored(struct swn_serving *s, const struct swn_engine_message 
     has_outputs(s, job, now);
 }
 
+/* Which of those that the engine was told to run it died of is not known: the next ones may have been joined with the
+ * first. Those that only waited for their next groups were not among them. */
+static void count_end(struct swn_serve_item *item, int is_crash)
+{
+    struct swn_infer *infer = ((struct swn_job *)item)->infer;
+
+    if (is_crash && item->state != SWN_SERVE_WAITS)
+        infer->crashes++;
+    else
+        infer->kills++;
+}
+
 void swn_requests_lost(struct swn_serving *s, unsigned engine, int is_crash)
 {
     struct swn_serve_item *item, *next;
@@ -696,8 +709,8 @@ void swn_requests_lost(struct swn_serving *s, unsigned engine, int is_crash)
 
     for (item = s->queue.first; item; item = item->next)
         if (item->engine == engine && item->is_begun)
-            *(is_crash ? &((struct swn_job *)item)->infer->crashes : &((struct swn_job *)item)->infer->kills) += 1;
-    swn_serve_queue_reset(&s->queue, engine);
+            count_end(item, is_crash);
+    swn_serve_queue_reset(&s->queue, engine, is_crash);
     for (item = s->queue.first; item; item = next) {
         struct swn_job *job = (struct swn_job *)item;
         uint64_t id = item->id;

@@ -53,7 +53,7 @@ struct swn_infer {
     uint8_t has_batch;               /* the first dimension of outputs is that of samples */
     uint64_t began_ns, infer_ns, store_ns;
     uint64_t wait_ns;        /* with the answer: how long the next request of this model would take; 0: not known */
-    unsigned crashes, kills; /* engines that died while they had it: by themselves, or from outside */
+    unsigned crashes, kills; /* engines that died while they had it: by themselves under it, or of something else */
     uint8_t failure;         /* of one that is dropped or has failed: enum swn_failure */
     uint8_t may_differ;      /* its answer's bits: swn_model_config_may_differ */
     uint8_t is_execution;    /* the first of the requests that ran their last group at once */

@@ -189,6 +189,7 @@ void swn_requests_stored(struct swn_serving *s, const struct swn_engine_message 
 /* Nobody waits for it any more, or what it waits for does not come. */
 __attribute__((format(printf, 5, 6))) void swn_requests_drop(struct swn_serving *s, struct swn_job *job, int status,
                                                              enum swn_failure failure, const char *format, ...);
+/* is_crash: the engine died by itself, while it ran or stored requests. */
 void swn_requests_lost(struct swn_serving *s, unsigned engine, int is_crash);
 /* Whether a model's state lets its requests run. */
 void swn_requests_model_is(struct swn_serving *s, const struct swn_served *model, int is_loaded);

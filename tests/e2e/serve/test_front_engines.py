@@ -204,6 +204,32 @@ def test_crash_is_retried_once(tmp_path):
         assert f.metric("swapnet_serve_engine_restarts_total") == 1
 
 
+def test_a_request_that_only_waits_survives_crashes_of_others(tmp_path):
+    """Its next group waits while shorter requests run, under which the engine dies, twice."""
+    flags = [tmp_path / "first", tmp_path / "second"]
+    repo = repository(tmp_path / "repo", a=f"die={signal.SIGSEGV.value} die_if={flags[0]}", b=f"die={signal.SIGSEGV.value} die_if={flags[1]}",
+                      slow="slow_ms=20 groups=200")
+    log = tmp_path / "log"
+
+    def runs():
+        """Groups of the third model."""
+        return sum(line.startswith("RUN") and line.endswith(" 2") for line in log.read_text().splitlines())
+    with front(repo, env={"FAKE_LOG": str(log)}) as f, concurrent.futures.ThreadPoolExecutor(1) as pool:
+        f.ready()
+        for name in ("a", "b"):
+            assert f.infer(name, BODY)[0] == 200  # its times are known
+        work = pool.submit(f.infer, "slow", BODY)
+        for name, flag in zip(("a", "b"), flags):
+            before = runs()
+            wait_for(lambda: runs() > before, "a group")  # pylint: disable=cell-var-from-loop
+            assert not work.done()
+            flag.touch()
+            assert f.infer(name, BODY)[0] == 200
+            assert not flag.exists()
+        assert f.metric("swapnet_serve_engine_restarts_total") == 2
+        assert work.result()[0] == 200
+
+
 def test_model_under_which_engines_die_is_set_apart(tmp_path):
     repo = repository(tmp_path, evil=f"die={signal.SIGABRT.value}", echo="")
     with front(repo) as f:

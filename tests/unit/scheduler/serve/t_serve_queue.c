@@ -112,11 +112,27 @@ static void test_engine_that_is_gone_knows_nothing(void **state)
     swn_serve_item_begin(&queue, &items[0]);
     swn_serve_item_ran(&items[0], 2);
     assert_int_equal(queue.waiting, 2);
-    swn_serve_queue_reset(&queue, 0);
+    swn_serve_queue_reset(&queue, 0, 0);
     assert_int_equal(queue.waiting, 3);
+    assert_int_equal(items[0].is_alone + items[1].is_alone, 0);
     assert_int_equal(items[0].group, 0);
     assert_int_equal(items[0].is_loaded, 0); /* nor has it the model */
     assert_int_equal(items[3].is_begun, 1);
+}
+
+static void test_what_crashes_under_several_begins_anew_alone(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 3; i++)
+        swn_serve_item_begin(&queue, &items[i]);
+    swn_serve_item_ran(&items[0], 2); /* its next group waits */
+    items[2].state = SWN_SERVE_STORES;
+    swn_serve_queue_reset(&queue, 0, 1);
+    assert_int_equal(items[0].is_alone, 0);
+    assert_int_equal(items[1].is_alone, 1);
+    assert_int_equal(items[2].is_alone, 1);
+    assert_int_equal(items[1].state, SWN_SERVE_WAITS);
+    assert_int_equal(queue.waiting, queue.count);
 }
 
 static void test_requests_leave_in_any_order(void **state)
@@ -145,6 +161,7 @@ int main(void)
         cmocka_unit_test_setup(test_one_that_did_not_fit_begins_anew_once, make_items),
         cmocka_unit_test_setup(test_deadlines_come_in_their_order, make_items),
         cmocka_unit_test_setup(test_engine_that_is_gone_knows_nothing, make_items),
+        cmocka_unit_test_setup(test_what_crashes_under_several_begins_anew_alone, make_items),
         cmocka_unit_test_setup(test_requests_leave_in_any_order, make_items),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
