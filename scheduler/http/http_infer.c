@@ -94,7 +94,7 @@ int swn_http_infer_begin(struct swn_http_request *r)
     }
     if (r->inflate || first > FIRST_SLOT) /* a client that says much and sends nothing holds little */
         first = FIRST_SLOT < slot_most(r) ? FIRST_SLOT : slot_most(r);
-    rc = swn_slot_take(buffer_of(r), first, &r->body);
+    rc = swn_slot_take_for_request(buffer_of(r), first, &r->body);
     return rc ? refuse_room(r, rc) : 0;
 }
 
@@ -173,7 +173,7 @@ static int write_inputs(struct swn_http_request *r)
     }
     if (all == 0)
         return 0;
-    rc = swn_slot_take(buffer_of(r), all, &infer->inputs);
+    rc = swn_slot_take_for_request(buffer_of(r), all, &infer->inputs);
     if (rc)
         return refuse_room(r, rc);
     all = infer->inputs.offset;

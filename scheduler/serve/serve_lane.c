@@ -46,6 +46,12 @@ void swn_serve_lane_free(struct swn_serve_lane *lane)
 
 /* ---- which requests there are to choose from ---- */
 
+/* Its last group has run, and the engine has its outputs. */
+static int has_run(const struct swn_serve_item *item)
+{
+    return item->state == SWN_SERVE_HOLDS || item->state == SWN_SERVE_STORES;
+}
+
 /* A request that may not be needed does not begin before the one that says so. */
 static int may_begin(const struct swn_serve_queue *q, const struct swn_serve_item *item)
 {
@@ -61,6 +67,33 @@ static int is_candidate(const struct swn_serve_queue *q, const struct swn_serve_
            may_begin(q, item);
 }
 
+/* Models of which outputs wait in the engine for room in the buffer: no further request of them begins, or outputs
+ * would take the engine's memory. With more of them than that none of any model does. */
+#define HOLDERS_MOST 8
+struct holders {
+    uint32_t models[HOLDERS_MOST];
+    unsigned count;
+};
+
+static int holds(const struct holders *h, uint32_t model)
+{
+    unsigned i = 0;
+
+    while (i < h->count && h->models[i] != model)
+        i++;
+    return i < h->count || h->count == HOLDERS_MOST;
+}
+
+static struct holders find_holders(const struct swn_serve_queue *q, unsigned engine)
+{
+    struct holders h = {.count = 0};
+
+    for (const struct swn_serve_item *item = q->first; item; item = item->next)
+        if (item->engine == engine && item->state == SWN_SERVE_HOLDS && !holds(&h, item->model))
+            h.models[h.count++] = item->model;
+    return h;
+}
+
 /* A request that may not share the engine: one that is alone, or that began under another division of its model. It is
  * the only candidate; those that have begun go to their ends before one that is alone begins. *begun_only: so they do.
  */
@@ -73,7 +106,7 @@ static struct swn_serve_item *only_candidate(const struct swn_serve_queue *q, co
 
     *begun_only = 0;
     for (struct swn_serve_item *item = q->first; item; item = item->next) {
-        if (item->engine == engine->number && item->state == SWN_SERVE_STORES)
+        if (item->engine == engine->number && has_run(item))
             others = 1; /* its outputs are in the engine's memory until it has stored them */
         if (!is_candidate(q, item, engine->number))
             continue;
@@ -276,8 +309,9 @@ void swn_serve_lane_choose(struct swn_serve_lane *lane, const struct swn_serve_q
         foretell_alone(only, model(user, only->model).times->count, choice);
         return;
     }
+    struct holders holders = find_holders(q, engine->number);
     for (struct swn_serve_item *item = q->first; item && lane->count < SWN_LANE_REQUESTS; item = item->next)
-        if (is_candidate(q, item, engine->number) && (item->is_begun || !begun_only))
+        if (is_candidate(q, item, engine->number) && (item->is_begun || (!begun_only && !holds(&holders, item->model))))
             add_request(lane, item, add_model(lane, item->model, engine, model, user));
     if (lane->count == 0)
         return;
@@ -300,7 +334,7 @@ uint64_t swn_serve_lane_wait_ns(struct swn_serve_lane *lane, const struct swn_se
     lane->count = lane->model_count = lane->expected_count = 0;
     /* What runs counts as if its group began now. One place is left for the model itself. */
     for (struct swn_serve_item *item = q->first; item && lane->count < SWN_LANE_REQUESTS - 1; item = item->next)
-        if (item->engine == engine->number && item->state != SWN_SERVE_STORES && !item->is_dropped)
+        if (item->engine == engine->number && !has_run(item) && !item->is_dropped)
             add_request(lane, item, add_model(lane, item->model, engine, model, user));
     added.model = add_model(lane, number, engine, model, user);
     struct swn_lane_state state = state_of(lane, engine, now_ns);

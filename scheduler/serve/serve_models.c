@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "scheduler/serve/serve_outputs.h"
 #include "scheduler/serve/serving_internal.h"
 
 #define MODELS_MOST 4096
@@ -527,7 +528,8 @@ void swn_models_unloaded(struct swn_serving *s, const struct swn_engine_message 
     struct swn_served *model = s->models[m->model];
 
     model->is_leaving = 0;
-    model->weight_bytes = 0;
+    model->weight_bytes = model->answer_bytes = 0;
+    swn_outputs_keep_room(s);
     set_state(s, model, model->is_wanted ? SWN_MODEL_WANTED : SWN_MODEL_UNAVAILABLE);
     if (!model->is_wanted)
         disappoint(s, model);

@@ -8,6 +8,10 @@
 /* Larger answers are not worth holding room while the last group computes. */
 #define ROOM_MOST (UINT64_C(64) << 10)
 
+/* How many of the largest answers have room beside requests, as far as half of the buffer goes: some wait to be sent,
+ * and as JSON one takes several times its bytes. */
+#define ANSWERS_KEPT 8
+
 /* What is made early may never be asked for: it lies in the buffer only while half of that stays free, as bodies of
  * requests find their room without asking the serving thread. */
 static int has_room_early(struct swn_serving *s, uint64_t bytes)
@@ -16,6 +20,11 @@ static int has_room_early(struct swn_serving *s, uint64_t bytes)
 
     swn_buffer_use(s->buffer, &use);
     return bytes <= use.bytes / 2 && use.used_bytes <= use.bytes / 2 - bytes;
+}
+
+static uint64_t aligned(uint64_t bytes)
+{
+    return (bytes + SWN_SLOT_ALIGN - 1) & ~(SWN_SLOT_ALIGN - 1);
 }
 
 int swn_outputs_has_room_early(struct swn_serving *s, const struct swn_served *model)
@@ -46,11 +55,35 @@ unsigned swn_outputs_room(struct swn_serving *s, struct swn_job *job, const stru
     return 1;
 }
 
-int swn_outputs_place(struct swn_serving *s, struct swn_job *job, const struct swn_engine_message *m)
+void swn_outputs_keep_room(struct swn_serving *s)
+{
+    uint64_t largest = 0, most = s->options.buffer_bytes / 2;
+
+    for (size_t i = 0; i < s->count; i++)
+        if (s->models[i]->state == SWN_MODEL_READY && s->models[i]->answer_bytes > largest)
+            largest = s->models[i]->answer_bytes;
+    swn_buffer_keep(s->buffer, largest < most / ANSWERS_KEPT ? largest * ANSWERS_KEPT : most);
+}
+
+int swn_outputs_find_room(struct swn_serving *s, struct swn_job *job)
 {
     struct swn_infer *infer = job->infer;
-    uint64_t all = 0, bytes;
+    uint64_t all = 0;
     int rc;
+
+    for (unsigned i = 0; i < infer->output_count; i++)
+        all += aligned(infer->tensors[i].bytes);
+    rc = has_room(s, job, all) ? swn_slot_take(s->buffer, all, &infer->outputs) : -ENOSPC;
+    for (unsigned i = 0; i < infer->output_count && rc == 0; i++)
+        infer->tensors[i].offset = infer->tensors[i].bytes ? infer->tensors[i].offset + infer->outputs.offset : 0;
+    return rc;
+}
+
+int swn_outputs_place(struct swn_serving *s, struct swn_job *job, const struct swn_engine_message *m)
+{
+    struct swn_served *model = s->models[job->item.model];
+    struct swn_infer *infer = job->infer;
+    uint64_t all = 0, bytes;
 
     free(infer->tensors);
     infer->output_count = m->outputs;
@@ -65,15 +98,15 @@ int swn_outputs_place(struct swn_serving *s, struct swn_job *job, const struct s
         if (t->element != SWN_ELEMENT_BYTES || t->bytes < bytes)
             t->bytes = bytes;
         t->offset = all;
-        if (__builtin_add_overflow(all, (t->bytes + SWN_SLOT_ALIGN - 1) & ~(SWN_SLOT_ALIGN - 1), &all))
+        if (__builtin_add_overflow(all, aligned(t->bytes), &all))
             return -EFBIG;
     }
-    s->models[job->item.model]->answer_bytes = all;
+    if (model->answer_bytes != all) {
+        model->answer_bytes = all;
+        swn_outputs_keep_room(s);
+    }
     swn_slot_give(s->buffer, &infer->outputs);
-    rc = has_room(s, job, all) ? swn_slot_take(s->buffer, all, &infer->outputs) : -ENOSPC;
-    for (unsigned i = 0; i < m->outputs && rc == 0; i++)
-        infer->tensors[i].offset = infer->tensors[i].bytes ? infer->tensors[i].offset + infer->outputs.offset : 0;
-    return rc;
+    return swn_outputs_find_room(s, job);
 }
 
 int swn_outputs_take(struct swn_job *job, const struct swn_engine_message *m)

@@ -13,8 +13,13 @@ int swn_outputs_has_room_early(struct swn_serving *s, const struct swn_served *m
 unsigned swn_outputs_room(struct swn_serving *s, struct swn_job *job, const struct swn_served *model,
                           struct swn_wire_tensor *room);
 
-/* After it, where the outputs did not go there: a slot for them, each aligned as a slot is. 0, or -errno. */
+/* After it, where the outputs did not go there: a slot for them, each aligned as a slot is. 0, or -errno. -ENOSPC:
+ * there is none now, and swn_outputs_find_room may find one later. */
 int swn_outputs_place(struct swn_serving *s, struct swn_job *job, const struct swn_engine_message *m);
+int swn_outputs_find_room(struct swn_serving *s, struct swn_job *job);
+/* Models have come or gone, or their answers have another size: requests leave room in the buffer for some of the
+ * largest ones. */
+void swn_outputs_keep_room(struct swn_serving *s);
 
 /* Where they did. 0; -ENOMEM; -EPROTO: they lie elsewhere. */
 int swn_outputs_take(struct swn_job *job, const struct swn_engine_message *m);

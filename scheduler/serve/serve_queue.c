@@ -72,6 +72,11 @@ int swn_serve_queue_runs(const struct swn_serve_queue *q, unsigned engine)
     return 0;
 }
 
+int swn_serve_item_is_told(const struct swn_serve_item *item)
+{
+    return item->state == SWN_SERVE_RUNS || item->state == SWN_SERVE_STORES;
+}
+
 struct swn_serve_item *swn_serve_queue_late(const struct swn_serve_queue *q, uint64_t now_ns)
 {
     for (struct swn_serve_item *item = q->first; item; item = item->next)
@@ -99,7 +104,7 @@ void swn_serve_queue_reset(struct swn_serve_queue *q, unsigned engine, int is_cr
         q->waiting += item->is_begun;
         item->is_begun = 0;
         item->group = 0;
-        item->is_alone |= is_crash && item->state != SWN_SERVE_WAITS;
+        item->is_alone |= is_crash && swn_serve_item_is_told(item);
         item->state = SWN_SERVE_WAITS;
     }
 }

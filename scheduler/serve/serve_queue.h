@@ -16,6 +16,7 @@
 enum swn_serve_state {
     SWN_SERVE_WAITS, /* for a turn, or for its model */
     SWN_SERVE_RUNS,  /* the engine was told to run its next group */
+    SWN_SERVE_HOLDS, /* the engine has its outputs, which have no room in the buffer yet */
     SWN_SERVE_STORES /* the engine was told to store its outputs */
 };
 
@@ -68,6 +69,9 @@ struct swn_serve_item *swn_serve_queue_after(const struct swn_serve_queue *q, ui
 
 /* 1: the engine was told to run a group, and has not answered. */
 int swn_serve_queue_runs(const struct swn_serve_queue *q, unsigned engine);
+
+/* 1: the engine has not answered to what it was told for the request. */
+int swn_serve_item_is_told(const struct swn_serve_item *item);
 
 /* One whose deadline has passed at `now`, and that is not dropped yet; or NULL. */
 struct swn_serve_item *swn_serve_queue_late(const struct swn_serve_queue *q, uint64_t now_ns);

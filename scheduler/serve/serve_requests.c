@@ -28,6 +28,11 @@
 /* With more requests in the server, answers do not say how long the next one would take: that takes time itself. */
 #define FORETOLD_MOST 64
 
+/* Outputs wait in the engine so long for room in the buffer, until answers have been sent; how often is looked for it.
+ */
+#define ROOM_NS (2000 * SWN_SERVE_MS)
+#define ROOM_LOOK_NS (2 * SWN_SERVE_MS)
+
 static struct swn_served *model_of(struct swn_serving *s, const struct swn_job *job)
 {
     return s->models[job->item.model];
@@ -145,7 +150,7 @@ void swn_requests_drop(struct swn_serving *s, struct swn_job *job, int status, e
         swn_ensembles_drop(job->run);
         return;
     }
-    if (job->item.state != SWN_SERVE_WAITS)
+    if (swn_serve_item_is_told(&job->item))
         return;
     if (job->item.is_begun)
         forget(s, job, now);
@@ -524,13 +529,20 @@ static void refused_by_engine(struct swn_serving *s, struct swn_job *job, const 
     swn_requests_fail(s, job, job->item.is_dropped ? (enum swn_failure)job->infer->failure : SWN_FAILURE_BACKEND, now);
 }
 
-static void store(struct swn_serving *s, struct swn_job *job, const struct swn_engine_message *m, uint64_t now)
+/* The outputs, whose places in the buffer swn_outputs_place has tried to find: 0, or -errno. One that waits for room is
+ * looked at again. */
+static void store(struct swn_serving *s, struct swn_job *job, int rc, uint64_t now)
 {
     struct swn_engine_message order = {.op = SWN_ENGINE_STORE, .request = job->item.id, .model = job->item.model};
-    int rc = swn_outputs_place(s, job, m);
 
     while (rc == -ENOSPC && !job->item.upstream && swn_ensembles_make_room(s))
-        rc = swn_outputs_place(s, job, m);
+        rc = swn_outputs_find_room(s, job);
+    if (job->item.state != SWN_SERVE_HOLDS)
+        job->infer->store_ns = now;
+    if (rc == -ENOSPC && !job->item.upstream && now - job->infer->store_ns < ROOM_NS) {
+        job->item.state = SWN_SERVE_HOLDS;
+        return;
+    }
     if (rc) {
         swn_requests_drop(s, job, rc == -EPROTO || rc == -EFBIG ? 500 : 503, SWN_FAILURE_REJECTED,
                           rc == -EFBIG ? "the answer is larger than the buffer" : "there is no room for the answer");
@@ -538,10 +550,36 @@ static void store(struct swn_serving *s, struct swn_job *job, const struct swn_e
     }
     order.outputs = job->infer->output_count;
     order.tensors = job->infer->tensors;
-    job->infer->store_ns = now;
     job->item.state = SWN_SERVE_STORES;
     if (swn_engine_link_tell(&s->engines[job->item.engine].link, &order, now))
         swn_engine_link_kill(&s->engines[job->item.engine].link); /* its end begins the request again */
+}
+
+/* The first of those whose outputs wait for room; NULL: there is none. */
+static struct swn_job *first_without_room(const struct swn_serving *s, uint64_t id)
+{
+    for (struct swn_serve_item *item = swn_serve_queue_after(&s->queue, id); item; item = item->next)
+        if (item->state == SWN_SERVE_HOLDS)
+            return (struct swn_job *)item;
+    return NULL;
+}
+
+void swn_requests_find_room(struct swn_serving *s, uint64_t now)
+{
+    uint64_t id = 0;
+
+    for (struct swn_job *job; (job = first_without_room(s, id));) {
+        id = job->item.id;
+        int rc = swn_outputs_find_room(s, job);
+        store(s, job, rc, now);
+        if (rc == -ENOSPC)
+            return; /* those behind it would take what it waits for */
+    }
+}
+
+uint64_t swn_requests_room_due(const struct swn_serving *s, uint64_t now)
+{
+    return first_without_room(s, 0) ? now + ROOM_LOOK_NS : 0;
 }
 
 /* What it read beside what its own group lacked, it read ahead for others: these it does not tell of. */
@@ -669,7 +707,7 @@ void swn_requests_ran(struct swn_serving *s, unsigned engine, const struct swn_e
     } else if (is_last && m->is_stored) {
         stored_at_once(s, engine, job, m, now);
     } else if (is_last) {
-        store(s, job, m, now);
+        store(s, job, swn_outputs_place(s, job, m), now);
     }
 }
 
@@ -696,7 +734,7 @@ static void count_end(struct swn_serve_item *item, int is_crash)
 {
     struct swn_infer *infer = ((struct swn_job *)item)->infer;
 
-    if (is_crash && item->state != SWN_SERVE_WAITS)
+    if (is_crash && swn_serve_item_is_told(item))
         infer->crashes++;
     else
         infer->kills++;

@@ -185,7 +185,7 @@ static int patience(const struct swn_serving *s, uint64_t tick_ns, uint64_t now)
 {
     uint64_t due = sooner(sooner(tick_ns, swn_serve_queue_deadline(&s->queue)), swn_engines_due(s));
 
-    due = sooner(due, swn_serve_watch_due(s));
+    due = sooner(sooner(due, swn_serve_watch_due(s)), swn_requests_room_due(s, now));
     if (s->is_draining)
         due = sooner(sooner(due, s->exit_at_ns), now + DRAIN_LOOK_NS);
     return due <= now ? 0 : (int)((due - now + SWN_SERVE_MS - 1) / SWN_SERVE_MS);
@@ -260,6 +260,7 @@ int swn_serving_run(struct swn_serving *s, const struct swn_serving_hooks *hooks
             handle(s, events[i].data.u64, now);
         swn_serve_watch_clients(s, now);
         drop_late(s, now);
+        swn_requests_find_room(s, now);
         swn_engines_pump(s, now);
         swn_models_settle_ensembles(s);
         swn_models_settle(s);

@@ -21,7 +21,7 @@
 struct swn_slot_span {
     struct swn_span_node node; /* first: a node is its span */
     struct swn_slot_span *prev, *next;
-    int is_taken;
+    uint8_t is_taken, is_requests;
 };
 
 struct swn_buffer {
@@ -31,6 +31,7 @@ struct swn_buffer {
     struct swn_slot_span *first;
     struct swn_span_tree free;
     struct swn_buffer_use use;
+    uint64_t kept, of_requests; /* for answers; and what requests have */
 };
 
 static uint64_t aligned(uint64_t bytes)
@@ -116,9 +117,10 @@ void swn_buffer_use(struct swn_buffer *b, struct swn_buffer_use *use)
 
 /* ---- spans, under the lock ---- */
 
-static void count(struct swn_buffer *b, uint64_t less, uint64_t more)
+static void count(struct swn_buffer *b, const struct swn_slot_span *s, uint64_t less, uint64_t more)
 {
     b->use.used_bytes += more - less;
+    b->of_requests += s->is_requests ? more - less : 0;
     if (b->use.used_bytes > b->use.peak_bytes)
         b->use.peak_bytes = b->use.used_bytes;
 }
@@ -157,10 +159,20 @@ static void split(struct swn_buffer *b, struct swn_slot_span *s, uint64_t bytes)
     swn_span_tree_add(&b->free, &rest->node);
 }
 
-static int take(struct swn_buffer *b, uint64_t bytes, struct swn_slot_span **out)
+/* For a request whose slot has `own` bytes until now. */
+static int is_kept(const struct swn_buffer *b, uint64_t own, uint64_t bytes)
 {
-    struct swn_slot_span *s = (struct swn_slot_span *)swn_span_tree_first(&b->free, bytes);
+    uint64_t others = b->of_requests - own, all;
 
+    return others && (__builtin_add_overflow(others, bytes, &all) || all > b->use.bytes - b->kept);
+}
+
+static int take(struct swn_buffer *b, uint64_t bytes, int is_requests, uint64_t own, struct swn_slot_span **out)
+{
+    struct swn_slot_span *s = NULL;
+
+    if (!is_requests || !is_kept(b, own, bytes))
+        s = (struct swn_slot_span *)swn_span_tree_first(&b->free, bytes);
     if (!s) {
         b->use.refused += bytes <= b->use.bytes;
         return bytes > b->use.bytes ? -EFBIG : -ENOSPC;
@@ -168,8 +180,9 @@ static int take(struct swn_buffer *b, uint64_t bytes, struct swn_slot_span **out
     swn_span_tree_remove(&b->free, &s->node);
     split(b, s, bytes);
     s->is_taken = 1;
+    s->is_requests = (uint8_t)is_requests;
     b->use.slots++;
-    count(b, 0, s->node.bytes);
+    count(b, s, 0, s->node.bytes);
     *out = s;
     return 0;
 }
@@ -178,7 +191,7 @@ static void give(struct swn_buffer *b, struct swn_slot_span *s)
 {
     s->is_taken = 0;
     b->use.slots--;
-    count(b, s->node.bytes, 0);
+    count(b, s, s->node.bytes, 0);
     if (s->next && !s->next->is_taken)
         join_next(b, s);
     if (s->prev && !s->prev->is_taken) {
@@ -196,11 +209,12 @@ static int grow_in_place(struct swn_buffer *b, struct swn_slot_span *s, uint64_t
 {
     uint64_t before = s->node.bytes;
 
-    if (!s->next || s->next->is_taken || before + s->next->node.bytes < bytes)
+    if (!s->next || s->next->is_taken || before + s->next->node.bytes < bytes ||
+        (s->is_requests && is_kept(b, before, bytes)))
         return -ENOSPC;
     join_next(b, s);
     split(b, s, bytes);
-    count(b, before, s->node.bytes);
+    count(b, s, before, s->node.bytes);
     return 0;
 }
 
@@ -218,9 +232,9 @@ static int resize(struct swn_buffer *b, struct swn_slot *slot, uint64_t bytes, s
 
     if (bytes <= before) {
         split(b, s, bytes);
-        count(b, before, s->node.bytes);
+        count(b, s, before, s->node.bytes);
     } else if (grow_in_place(b, s, bytes)) {
-        rc = take(b, bytes, other);
+        rc = take(b, bytes, s->is_requests, before, other);
         return rc ? rc : 1;
     }
     describe(slot, s);
@@ -229,7 +243,7 @@ static int resize(struct swn_buffer *b, struct swn_slot *slot, uint64_t bytes, s
 
 /* ---- */
 
-int swn_slot_take(struct swn_buffer *b, uint64_t bytes, struct swn_slot *out)
+static int take_slot(struct swn_buffer *b, uint64_t bytes, int is_requests, struct swn_slot *out)
 {
     struct swn_slot_span *s;
     int rc;
@@ -237,11 +251,28 @@ int swn_slot_take(struct swn_buffer *b, uint64_t bytes, struct swn_slot *out)
     if (bytes > b->use.bytes)
         return -EFBIG;
     pthread_mutex_lock(&b->lock);
-    rc = take(b, aligned(bytes), &s);
+    rc = take(b, aligned(bytes), is_requests, 0, &s);
     if (rc == 0)
         describe(out, s);
     pthread_mutex_unlock(&b->lock);
     return rc;
+}
+
+int swn_slot_take(struct swn_buffer *b, uint64_t bytes, struct swn_slot *out)
+{
+    return take_slot(b, bytes, 0, out);
+}
+
+int swn_slot_take_for_request(struct swn_buffer *b, uint64_t bytes, struct swn_slot *out)
+{
+    return take_slot(b, bytes, 1, out);
+}
+
+void swn_buffer_keep(struct swn_buffer *b, uint64_t bytes)
+{
+    pthread_mutex_lock(&b->lock);
+    b->kept = bytes < b->use.bytes ? bytes : b->use.bytes;
+    pthread_mutex_unlock(&b->lock);
 }
 
 int swn_slot_resize(struct swn_buffer *b, struct swn_slot *slot, uint64_t bytes)

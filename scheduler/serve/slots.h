@@ -2,6 +2,8 @@
  *
  * The buffer is a memory file of a fixed size. Bodies of requests, inputs and outputs lie in slots of it, so that one
  * number bounds them all. What is said of slots lies outside of the buffer: an engine can spoil bytes, and no list.
+ * Requests wait in it, and their number is the clients' choice: so that answers find room all the same, all requests
+ * together leave a part of it.
  * Thread-safe; a slot belongs to one thread at a time.
  */
 #ifndef SWN_SCHEDULER_SERVE_SLOTS_H
@@ -38,6 +40,10 @@ void swn_buffer_use(struct swn_buffer *b, struct swn_buffer_use *use);
 /* Room for `bytes`, which may be 0. 0; -ENOSPC: there is none now; -EFBIG: there never is; -ENOMEM. The bytes are what
  * some earlier slot left there. */
 int swn_slot_take(struct swn_buffer *b, uint64_t bytes, struct swn_slot *out);
+/* The same for what a request sends: also -ENOSPC where there is room which is kept for answers. */
+int swn_slot_take_for_request(struct swn_buffer *b, uint64_t bytes, struct swn_slot *out);
+/* So much is kept for answers, beside all requests but one: that one may be as large as the buffer. */
+void swn_buffer_keep(struct swn_buffer *b, uint64_t bytes);
 /* Makes it hold `bytes`; its bytes stay, and may move to another offset. Errors as above: then nothing changes. */
 int swn_slot_resize(struct swn_buffer *b, struct swn_slot *s, uint64_t bytes);
 /* It is none from then on, and may be none already. */

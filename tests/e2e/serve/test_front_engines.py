@@ -56,6 +56,53 @@ def test_an_answer_larger_than_the_buffer_is_the_requests_fault_alone(tmp_path):
         wait_for(lambda: f.metric("swapnet_serve_buffer_used_bytes") == 0)
 
 
+def test_what_was_computed_has_room_for_its_answer(tmp_path):
+    """Bodies come all the time, and would fill the buffer, while answers are larger than what one of them leaves."""
+    repo = repository(tmp_path, grown="grow=4 groups=2 slow_ms=4", echo="")
+    with front(repo, "--buffers", "4M", "--body-limit", "1M", "--policy", "batch") as f:
+        f.ready()
+        body, headers = binary([1.0] * 25000)
+        assert f.infer("grown", body, headers)[0] == 200  # the server knows how large an answer is
+        stop = time.monotonic() + 4
+
+        def ask(_):
+            found = []
+            while time.monotonic() < stop:
+                status, _, answer = f.infer("grown", body, headers)
+                found.append(json.loads(answer)["error"] if status != 200 else "")
+                if status != 200:
+                    time.sleep(0.02)  # as Retry-After says, and sooner
+            return found
+        with concurrent.futures.ThreadPoolExecutor(48) as pool:
+            said = [one for found in pool.map(ask, range(48)) for one in found]
+        assert said.count("there is no room for the answer") == 0
+        assert said.count("") > 48
+        assert said.count("there is no room for the request now") > 0, "the buffer was never full"
+        assert f.infer("echo", BODY)[0] == 200
+        wait_for(lambda: f.metric("swapnet_serve_buffer_used_bytes") == 0)
+
+
+def test_an_answer_waits_for_room_for_a_while(tmp_path):
+    """Another client takes its time for its own answer, and goes away with it in the end."""
+    repo = repository(tmp_path, grown="grow=120 groups=1", echo="")
+    with front(repo, "--buffers", "8M", "--body-limit", "1M") as f, concurrent.futures.ThreadPoolExecutor(1) as pool:
+        f.ready()
+        body, headers = binary([1.0] * 12500)  # the answer is 6 MB, more than a socket takes
+        with f.dial() as slow:
+            slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            head = f"POST /v2/models/grown/infer HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n" + \
+                f"Inference-Header-Content-Length: {headers['Inference-Header-Content-Length']}\r\n\r\n"
+            slow.sendall(head.encode() + body)
+            assert slow.recv(12) == b"HTTP/1.1 200"
+            assert json.loads(f.infer("grown", body, headers)[2])["error"] == "there is no room for the answer"
+            assert f.infer("echo", BODY)[0] == 200
+            work = pool.submit(f.infer, "grown", body, headers)
+            wait_for(lambda: f.metric("swapnet_serve_requests") == 1)
+            assert f.infer("echo", BODY)[0] == 200  # others go on
+        assert work.result()[0] == 200
+        wait_for(lambda: f.metric("swapnet_serve_buffer_used_bytes") == 0)
+
+
 def test_a_model_may_have_all_inputs_that_a_message_holds(tmp_path):
     with front(repository(tmp_path, wide="inputs=64 unknown=1 groups=1")) as f:
         f.ready()

@@ -151,6 +151,23 @@ static void test_oldest_runs_to_its_end(void **state)
     assert_chosen(1, 1);
 }
 
+static void test_no_more_begin_of_a_model_whose_outputs_have_no_room(void **state)
+{
+    (void)state;
+    swn_serve_item_begin(&queue, &items[0]);
+    swn_serve_item_ran(&items[0], 1);
+    items[0].state = SWN_SERVE_HOLDS;
+    swn_serve_item_begin(&queue, &items[4]);
+    swn_serve_item_ran(&items[4], 2);
+    assert_chosen(4, 1); /* what has begun goes on */
+    swn_serve_queue_remove(&queue, &items[4]);
+    assert_chosen(1, 0);
+    items[3].model = 1;
+    assert_chosen(3, 1);
+    items[0].state = SWN_SERVE_STORES;
+    assert_chosen(1, 1);
+}
+
 static void test_only_those_that_may_run_are_chosen(void **state)
 {
     (void)state;
@@ -396,6 +413,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_oldest_runs_to_its_end, begin, end),
+        cmocka_unit_test_setup_teardown(test_no_more_begin_of_a_model_whose_outputs_have_no_room, begin, end),
         cmocka_unit_test_setup_teardown(test_only_those_that_may_run_are_chosen, begin, end),
         cmocka_unit_test_setup_teardown(test_requests_run_together_where_joining_takes_less_time, begin, end),
         cmocka_unit_test_setup_teardown(test_reading_is_shared_where_it_takes_longer, begin, end),

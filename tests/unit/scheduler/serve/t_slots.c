@@ -68,6 +68,34 @@ static void test_full_buffer_refuses_and_serves_again(void **state)
     assert_int_equal(use().peak_bytes, 256 * KIB);
 }
 
+static void test_requests_leave_what_is_kept_for_answers(void **state)
+{
+    struct swn_slot a = {0}, b = {0}, c = {0};
+
+    (void)state;
+    swn_buffer_keep(buffer, 64 * KIB);
+    assert_int_equal(swn_slot_take_for_request(buffer, 256 * KIB, &a), 0); /* alone it may have all of it */
+    swn_slot_give(buffer, &a);
+    assert_int_equal(swn_slot_take_for_request(buffer, 100 * KIB, &a), 0);
+    assert_int_equal(swn_slot_take_for_request(buffer, 93 * KIB, &b), -ENOSPC);
+    assert_int_equal(swn_slot_take_for_request(buffer, 92 * KIB, &b), 0);
+    assert_int_equal(swn_slot_take_for_request(buffer, 1, &c), -ENOSPC);
+    assert_int_equal(swn_slot_resize(buffer, &b, 93 * KIB), -ENOSPC);
+    assert_int_equal(use().refused, 3);
+    assert_int_equal(swn_slot_take(buffer, 64 * KIB, &c), 0);
+    assert_int_equal(swn_slot_resize(buffer, &b, 20 * KIB), 0);
+    assert_int_equal(swn_slot_resize(buffer, &b, 92 * KIB), 0);
+    swn_slot_give(buffer, &a);
+    swn_slot_give(buffer, &c);
+    assert_int_equal(swn_slot_resize(buffer, &b, 150 * KIB), 0); /* the only one again */
+    swn_slot_give(buffer, &b);
+    swn_buffer_keep(buffer, UINT64_MAX);
+    assert_int_equal(swn_slot_take_for_request(buffer, 1, &a), 0);
+    assert_int_equal(swn_slot_take_for_request(buffer, 1, &b), -ENOSPC);
+    swn_slot_give(buffer, &a);
+    assert_int_equal(use().used_bytes, 0);
+}
+
 static void test_neighbours_join_in_any_order(void **state)
 {
     static const int orders[][4] = {{0, 1, 2, 3}, {3, 2, 1, 0}, {1, 3, 0, 2}, {0, 2, 1, 3}, {2, 0, 3, 1}};
@@ -288,6 +316,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_full_buffer_refuses_and_serves_again, open_buffer, close_buffer),
+        cmocka_unit_test_setup_teardown(test_requests_leave_what_is_kept_for_answers, open_buffer, close_buffer),
         cmocka_unit_test_setup_teardown(test_neighbours_join_in_any_order, open_buffer, close_buffer),
         cmocka_unit_test_setup_teardown(test_growing_keeps_the_bytes, open_buffer, close_buffer),
         cmocka_unit_test_setup_teardown(test_random_takes_never_overlap, open_buffer, close_buffer),
