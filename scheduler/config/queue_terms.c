@@ -1,8 +1,12 @@
 /* scheduler/config/queue_terms.c - see queue_terms.h. */
 #include "scheduler/config/queue_terms.h"
 
-#define LEVEL_FACTOR 8.0
-#define LEVELS_APART 8 /* more are no further apart: weights stay numbers that can be added */
+#include <math.h>
+
+/* Powers of two: a level is worth eight of the next. More than nine levels share the distance of those: weights stay
+ * numbers that can be added. */
+#define LEVEL_BITS 3U
+#define ALL_BITS 24U
 
 static const struct swn_queue_policy *policy_of(const struct swn_config_batching *b, uint32_t level)
 {
@@ -14,11 +18,12 @@ static const struct swn_queue_policy *policy_of(const struct swn_config_batching
 
 static double weight_of(const struct swn_config_batching *b, uint32_t level)
 {
-    double weight = 1;
+    uint32_t steps = b->priority_levels - 1, above = b->priority_levels - level;
+    double bits = (double)above * LEVEL_BITS;
 
-    for (uint32_t i = level; i < b->priority_levels && i < level + LEVELS_APART; i++)
-        weight *= LEVEL_FACTOR;
-    return weight;
+    if (steps > ALL_BITS / LEVEL_BITS)
+        bits = (double)above * ALL_BITS / steps;
+    return ldexp(1 + (bits - (int)bits), (int)bits); /* it grows with each level, and needs no libm */
 }
 
 struct swn_queue_terms swn_queue_terms(const struct swn_config_batching *b, uint64_t priority, uint64_t timeout_us)

@@ -54,6 +54,17 @@ static void test_many_levels_stay_numbers(void **state)
     assert_true(swn_queue_terms(b, 0, 0).weight == 1);
 }
 
+static void test_each_of_many_levels_goes_before_the_next(void **state)
+{
+    const struct swn_config_batching *b =
+        read_config("dynamic_batching { priority_levels: 20 default_priority_level: 20 }");
+
+    (void)state;
+    for (uint32_t level = 1; level < 20; level++)
+        assert_true(swn_queue_terms(b, level, 0).weight > 2 * swn_queue_terms(b, level + 1, 0).weight);
+    assert_true(swn_queue_terms(b, 1, 0).weight < 1e9);
+}
+
 static void test_timeouts_are_overridden_only_where_allowed(void **state)
 {
     const struct swn_config_batching *b = read_config(
@@ -107,6 +118,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_without_a_policy_the_request_decides),
         cmocka_unit_test(test_levels_are_worth_eight_of_the_next),
+        cmocka_unit_test(test_each_of_many_levels_goes_before_the_next),
         cmocka_unit_test(test_many_levels_stay_numbers),
         cmocka_unit_test(test_timeouts_are_overridden_only_where_allowed),
         cmocka_unit_test(test_a_level_has_a_policy_of_its_own),
