@@ -40,14 +40,50 @@ static void set_state(struct swn_serving *s, struct swn_served *m, enum swn_mode
 
 /* ---- the list ---- */
 
-static struct swn_served *add(struct swn_serving *s, const char *name, int64_t version)
+static int is_asked(const struct swn_serving *s, const struct swn_served *m)
 {
-    struct swn_served *m = swn_models_find(s, name, version), **more;
+    for (const struct swn_serve_item *item = s->queue.first; item; item = item->next)
+        if (item->model == m->number)
+            return 1;
+    return 0;
+}
 
-    if (m && version && m->version == version)
+/* What it holds, beside its place. */
+static void let_go(struct swn_served *m)
+{
+    free(m->path);
+    if (m->config)
+        swn_model_config_free(m->config);
+    free(m->config);
+    swn_labels_drop(m->labels);
+    free(m->tensors);
+    free(m->views);
+}
+
+static const char unloaded[] = "unloaded";
+
+/* The place of a version that was unloaded, which nothing refers to any more; NULL: there is none. */
+static struct swn_served *place_of_another(struct swn_serving *s)
+{
+    for (size_t i = 0; i < s->count; i++) {
+        struct swn_served *m = s->models[i];
+        if (m->state == SWN_MODEL_UNAVAILABLE && !m->is_wanted && !m->is_leaving && !m->engine &&
+            !strcmp(m->reason, unloaded) && !is_asked(s, m))
+            return m;
+    }
+    return NULL;
+}
+
+/* A new place at the end of the list; where that is as long as it may be, the place of another. */
+static struct swn_served *find_place(struct swn_serving *s)
+{
+    struct swn_served *m = s->count == MODELS_MOST ? place_of_another(s) : calloc(1, sizeof *m), **more;
+
+    if (!m || s->count == MODELS_MOST) {
+        if (m)
+            let_go(m);
         return m;
-    if (s->count == MODELS_MOST || !(m = calloc(1, sizeof *m)))
-        return NULL;
+    }
     more = realloc(s->models, (s->count + 1) * sizeof *more);
     if (!more) {
         free(m);
@@ -55,25 +91,30 @@ static struct swn_served *add(struct swn_serving *s, const char *name, int64_t v
     }
     s->models = more;
     m->number = (uint32_t)s->count;
-    m->version = version;
+    s->models[s->count++] = m;
+    return m;
+}
+
+static struct swn_served *add(struct swn_serving *s, const char *name, int64_t version)
+{
+    struct swn_served *m = swn_models_find(s, name, version);
+
+    if (m && version && m->version == version)
+        return m;
+    m = find_place(s);
+    if (!m)
+        return NULL;
+    *m = (struct swn_served){.number = m->number, .version = version};
     snprintf(m->name, sizeof m->name, "%s", name);
     snprintf(m->reason, sizeof m->reason, "not loaded");
-    s->models[s->count++] = m;
     return m;
 }
 
 void swn_models_free(struct swn_serving *s)
 {
     for (size_t i = 0; i < s->count; i++) {
-        struct swn_served *m = s->models[i];
-        free(m->path);
-        if (m->config)
-            swn_model_config_free(m->config);
-        free(m->config);
-        swn_labels_drop(m->labels);
-        free(m->tensors);
-        free(m->views);
-        free(m);
+        let_go(s->models[i]);
+        free(s->models[i]);
     }
     free(s->models);
     s->models = NULL;
@@ -90,20 +131,12 @@ static void leave(struct swn_serving *s, struct swn_served *m, int is_wanted)
         set_state(s, m, is_wanted ? SWN_MODEL_WANTED : SWN_MODEL_UNAVAILABLE);
     }
     if (!is_wanted)
-        snprintf(m->reason, sizeof m->reason, "unloaded");
+        snprintf(m->reason, sizeof m->reason, "%s", unloaded);
 }
 
 static int is_ensemble(const struct swn_served *m)
 {
     return m->config && m->config->ensemble;
-}
-
-static int is_asked(const struct swn_serving *s, const struct swn_served *m)
-{
-    for (const struct swn_serve_item *item = s->queue.first; item; item = item->next)
-        if (item->model == m->number)
-            return 1;
-    return 0;
 }
 
 /* A model that an engine has, or that requests wait for, and an ensemble do not become each other. */
@@ -663,7 +696,7 @@ static int is_settled(struct swn_serving *s, const char *name, const struct swn_
         if (m->is_leaving || (m->state != SWN_MODEL_READY && m->state != SWN_MODEL_UNAVAILABLE))
             return 0;
         ready |= m->state == SWN_MODEL_READY;
-        if (m->state == SWN_MODEL_UNAVAILABLE && strcmp(m->reason, "unloaded") != 0)
+        if (m->state == SWN_MODEL_UNAVAILABLE && strcmp(m->reason, unloaded) != 0)
             *failed = m;
     }
     if (ready)

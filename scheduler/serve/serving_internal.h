@@ -43,7 +43,8 @@ struct swn_engine_view {
     struct swn_shape shape;
 };
 
-/* One version of a model; its number is its place in the list, and never another's. */
+/* One version of a model; its number is its place in the list, and another's only where an unloaded one makes room in a
+ * list that is full. */
 struct swn_served {
     uint32_t number;
     char name[SWN_REPOSITORY_NAME];

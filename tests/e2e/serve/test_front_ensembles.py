@@ -493,3 +493,20 @@ def test_drain_lets_an_ensemble_take_its_further_steps(tmp_path):
         assert f.wait() == 0, f.log
     finally:
         f.process.kill()
+
+
+@pytest.mark.slow
+def test_new_versions_come_for_ever(tmp_path):
+    """More of them, one after the other, than there may be models: an ensemble takes no time to load."""
+    repo = cascade(tmp_path, "")
+    options = ["--model-control-mode", "explicit", "--load-model", "*"]
+    with front(repo, *options) as f, contextlib.closing(f.connection()) as connection:
+        f.ready()
+        for version in range(2, 4200):
+            (repo / "cascade" / str(version - 1)).rename(repo / "cascade" / str(version))
+            answer = f.ask("POST", "/v2/repository/models/cascade/load", connection=connection)
+            assert answer[0] == 200, (version, answer[2])
+        f.ready()
+        answer = f.infer("cascade", body_of(tensor(HIGH, "IN")))
+        assert (json.loads(answer[2])["model_version"], outputs(answer)["READ"]) == ("4199", HIGH)
+        assert f.get("/v2/models/cascade/versions/4198/ready")[0] == 503
