@@ -16,7 +16,7 @@
 enum swn_serve_state {
     SWN_SERVE_WAITS, /* for a turn, or for its model */
     SWN_SERVE_RUNS,  /* the engine was told to run its next group */
-    SWN_SERVE_HOLDS, /* the engine has its outputs, which have no room in the buffer yet */
+    SWN_SERVE_HOLDS, /* the engine has its outputs, and cannot be told yet where in the buffer they have room */
     SWN_SERVE_STORES /* the engine was told to store its outputs */
 };
 

@@ -550,8 +550,13 @@ static void store(struct swn_serving *s, struct swn_job *job, int rc, uint64_t n
     }
     order.outputs = job->infer->output_count;
     order.tensors = job->infer->tensors;
+    rc = swn_engine_link_tell(&s->engines[job->item.engine].link, &order, now);
+    if (rc == -EAGAIN || rc == -EBUSY) { /* it computes for others, and has not read what it was told before */
+        job->item.state = SWN_SERVE_HOLDS;
+        return;
+    }
     job->item.state = SWN_SERVE_STORES;
-    if (swn_engine_link_tell(&s->engines[job->item.engine].link, &order, now))
+    if (rc)
         swn_engine_link_kill(&s->engines[job->item.engine].link); /* its end begins the request again */
 }
 

@@ -15,6 +15,7 @@ import time
 
 import pytest
 
+import harness
 import serve_front
 from serve_front import Front, binary, body_of, front, held_by_the_kernel, outputs, repository, tensor, wait_for
 
@@ -54,6 +55,23 @@ def test_an_answer_larger_than_the_buffer_is_the_requests_fault_alone(tmp_path):
         assert f.infer("grown", *binary([1.0]))[0] == f.infer("echo", BODY)[0] == 200
         assert f.metric("swapnet_serve_engine_restarts_total") == 0
         wait_for(lambda: f.metric("swapnet_serve_buffer_used_bytes") == 0)
+
+
+def test_many_requests_for_a_model_with_many_outputs_run_together(tmp_path):
+    """The engine reads no message while it computes for all of them, and what it is told meanwhile is long."""
+    gate = tmp_path / "gate"
+    repo = repository(tmp_path / "repo", wide=f"inputs=32 groups=2 slow_ms=5 missing=20 wait_for={gate}")
+    body = body_of(*(tensor([float(i)] * 1000, f"INPUT{i}") for i in range(32)))
+    with front(repo, "--policy", "batch", env={"LD_PRELOAD": str(harness.small_sockets())}) as f, \
+            concurrent.futures.ThreadPoolExecutor(34) as pool:
+        f.ready()
+        work = [pool.submit(f.infer, "wide", body) for _ in range(34)]
+        wait_for(lambda: f.metric("swapnet_serve_requests") == 34)
+        gate.touch()
+        for one in work:
+            assert one.result()[0] == 200
+            assert outputs(one.result())["OUTPUT31"] == [31.0] * 1000
+        assert f.metric("swapnet_serve_engine_restarts_total") == 0
 
 
 def test_what_was_computed_has_room_for_its_answer(tmp_path):

@@ -471,6 +471,12 @@ def coroutines():
 
 
 @functools.cache
+def small_sockets():
+    """A library to preload, with which sockets hold what Linux lets them by default."""
+    return _built("small_sockets", "-ldl")
+
+
+@functools.cache
 def waits_in_constructor():
     """A library whose constructor waits for a thread that calls all that swapnet stands before."""
     return _built("waits_in_constructor")
