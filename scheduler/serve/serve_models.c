@@ -716,7 +716,7 @@ static int waits_in_vain(struct swn_serving *s, const char *name)
 {
     for (size_t i = 0; i < s->count; i++) {
         const struct swn_served *m = s->models[i];
-        if (strcmp(m->name, name) != 0)
+        if (strcmp(m->name, name) != 0 || !m->is_wanted) /* others wait for nothing */
             continue;
         if (!is_ensemble(m) && waits_for_engine(s, m))
             return 1;
