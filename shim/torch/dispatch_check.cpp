@@ -126,8 +126,11 @@ void swn_kernels::look()
     size_t now = *count; // read first: a kernel that is registered meanwhile is checked at the next call
     std::string table = "\n" + operator_handle->dumpComputedTable();
     std::string computes = line_of(table, processors[0]);
+    // A kernel of ours hides what it replaces. For a device that may call others, but not where the result has a buffer
+    // already.
+    bool may_call = operator_handle->operator_name().overload_name != "out";
     composite = computes.find("RegisterComposite") != std::string::npos ||
-                computes.find(swn_kernels_source) != std::string::npos ||
+                (may_call && computes.find(swn_kernels_source) != std::string::npos) ||
                 calls_others(operator_handle->operator_name().name);
     known = all_pytorchs(table, processors, true);
     known_there = all_pytorchs(table, cudas, false) && all_pytorchs(table, other_keys, false);

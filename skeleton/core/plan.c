@@ -257,14 +257,23 @@ void swn_plan_weight_leaves(struct swn_engine *e, const struct swn_range *r)
         end_plan(e);
 }
 
-/* How long a cycle of t's order may be for a plan. A longer one than has been right as a whole may be none, as of
- * models in any order. But the first plan is made as soon as t begins a second pass, which most programs go through
- * like the first one: all passes before it read all weights. */
-static size_t longest_right(const struct swn_engine *e, const struct swn_thread_state *t, size_t most)
+/* Whether the first plan may be made as soon as t begins a second pass, which most programs go through like the first
+ * one: all passes before it read all weights. */
+static int may_be_early(const struct swn_engine *e, const struct swn_thread_state *t)
 {
-    if (!e->plan.made && t->cursor.passes && !(e->config.stores & SWN_MANY_MODELS))
-        return most;
-    return t->cursor.run < most ? (size_t)t->cursor.run : most;
+    return !e->plan.made && t->cursor.passes && !(e->config.stores & SWN_MANY_MODELS);
+}
+
+/* Whether all weights are of checkpoints, so that they are known to be weights when they are read first. Others count
+ * as activations until then. */
+static int are_loaded(struct swn_engine *e, const struct swn_plan_candidate *d)
+{
+    for (size_t i = 0; i < d->n; i++) {
+        struct swn_range *r = swn_weight_of(e, d->ids[i])->range;
+        if (atomic_load(&r->state) != SWN_FILE_BACKED || !r->file->immutable)
+            return 0;
+    }
+    return 1;
 }
 
 /* Makes a candidate if t's order is known for a whole cycle. 0, or -EAGAIN. */
@@ -272,14 +281,20 @@ int swn_plan_candidate_make(struct swn_engine *e, struct swn_thread_state *t, st
 {
     size_t most = e->weights.live * 4 + 16, peak = swn_nonweight_peak(e);
     *out = (struct swn_plan_candidate){0};
-    size_t right = longest_right(e, t, most);
+    /* A longer cycle has not been right as a whole: of models in any order there may be none. */
+    size_t right = t->cursor.run < most ? (size_t)t->cursor.run : most;
     size_t len = swn_access_order_cycle(e->weights.order, &t->cursor, NULL, right);
+    int is_early = !len && may_be_early(e, t);
+    if (is_early)
+        len = swn_access_order_cycle(e->weights.order, &t->cursor, NULL, most);
     if (!len)
         return -EAGAIN;
     out->ids = malloc(most * sizeof *out->ids);
     out->weights = malloc(most * sizeof *out->weights);
     if (out->ids && out->weights)
         out->n = swn_plan_gather(e, out->ids, most);
+    if (is_early && !are_loaded(e, out))
+        out->n = 0;
     leave_one_model(e, out);
     out->disk = swn_plan_disk(e);
     size_t *count = malloc((out->n + 1) * sizeof *count);

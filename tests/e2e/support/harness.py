@@ -176,7 +176,7 @@ def mounted(*args, at, must=False):
 @contextlib.contextmanager
 def overlay_in_memory(at):
     """An overlay whose upper layer lies in memory, as a live system's root; below is an empty directory of the disk."""
-    with mounted("-t", "tmpfs", "-o", "size=120m,mode=700", "swapnet-test", at=at / "upper") as upper:
+    with mounted("-t", "tmpfs", "-o", "size=90m,mode=700", "swapnet-test", at=at / "upper") as upper:
         for path in (at / "lower", upper / "files", upper / "work"):
             path.mkdir()
         layers = f"lowerdir={at}/lower,upperdir={upper}/files,workdir={upper}/work"
