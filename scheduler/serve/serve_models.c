@@ -49,7 +49,7 @@ static int is_asked(const struct swn_serving *s, const struct swn_served *m)
 }
 
 /* What it holds, beside its place. */
-static void let_go(struct swn_served *m)
+static void free_held(struct swn_served *m)
 {
     free(m->path);
     if (m->config)
@@ -81,7 +81,7 @@ static struct swn_served *find_place(struct swn_serving *s)
 
     if (!m || s->count == MODELS_MOST) {
         if (m)
-            let_go(m);
+            free_held(m);
         return m;
     }
     more = realloc(s->models, (s->count + 1) * sizeof *more);
@@ -113,7 +113,7 @@ static struct swn_served *add(struct swn_serving *s, const char *name, int64_t v
 void swn_models_free(struct swn_serving *s)
 {
     for (size_t i = 0; i < s->count; i++) {
-        let_go(s->models[i]);
+        free_held(s->models[i]);
         free(s->models[i]);
     }
     free(s->models);

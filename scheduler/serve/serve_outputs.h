@@ -21,6 +21,11 @@ int swn_outputs_find_room(struct swn_serving *s, struct swn_job *job);
  * largest ones. */
 void swn_outputs_keep_room(struct swn_serving *s);
 
+/* serve_requests.c: outputs that have waited for room in the buffer are stored, if there is some now; and when to look
+ * again, 0: none wait. */
+void swn_requests_find_room(struct swn_serving *s, uint64_t now_ns);
+uint64_t swn_requests_room_due(const struct swn_serving *s, uint64_t now_ns);
+
 /* Where they did. 0; -ENOMEM; -EPROTO: they lie elsewhere. */
 int swn_outputs_take(struct swn_job *job, const struct swn_engine_message *m);
 

@@ -15,6 +15,7 @@
 #include "base/clock.h"
 #include "scheduler/protocol/systemd.h"
 #include "scheduler/serve/serve_leases.h"
+#include "scheduler/serve/serve_outputs.h"
 #include "scheduler/serve/serve_watch.h"
 #include "scheduler/serve/serving_internal.h"
 

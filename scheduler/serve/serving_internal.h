@@ -186,11 +186,6 @@ void swn_requests_run(struct swn_serving *s, unsigned engine, uint64_t now_ns);
 /* Ends what `queue.coming` began: engines run what has come meanwhile. */
 void swn_requests_have_come(struct swn_serving *s, uint64_t now_ns);
 void swn_requests_ran(struct swn_serving *s, unsigned engine, const struct swn_engine_message *m, uint64_t now_ns);
-/* Outputs that have waited for room in the buffer are stored, if there is some now; and when to look again, 0: none
- * wait.
- */
-void swn_requests_find_room(struct swn_serving *s, uint64_t now_ns);
-uint64_t swn_requests_room_due(const struct swn_serving *s, uint64_t now_ns);
 void swn_requests_stored(struct swn_serving *s, const struct swn_engine_message *m, uint64_t now_ns);
 /* Nobody waits for it any more, or what it waits for does not come. */
 __attribute__((format(printf, 5, 6))) void swn_requests_drop(struct swn_serving *s, struct swn_job *job, int status,

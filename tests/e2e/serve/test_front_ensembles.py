@@ -301,12 +301,12 @@ def test_an_early_step_takes_no_place_in_the_queue_of_its_model(tmp_path):
 
 
 def test_what_was_made_early_gives_its_room_to_an_answer(tmp_path):
-    """The buffer of 6 MiB has the cascade's input of 1.25 MiB, what the reader has made of it, and bodies of 2 and 1 MiB: nothing is left for
-    the answer of 1 MiB."""
+    """The buffer of 6 MiB has the cascade's input of 0.25 MiB, 2.5 MiB that the reader has made of it, and bodies of 2 and 0.5 MiB: nothing is
+    left for the answer of 1.5 MiB."""
     go = tmp_path / "go"
-    repo = beside(tmp_path / "repo", detector=f"groups=2 wait_for={go}", reader="groups=2", other="slow_ms=1")
+    repo = beside(tmp_path / "repo", detector=f"groups=2 wait_for={go}", reader="groups=2 grow=10", other="slow_ms=1 grow=3")
     (repo / "other" / "1" / "model.pt").rename(repo / "other" / "1" / "model.py")
-    values, waits, more = [0.875] * (5 << 16), [0.5] * (1 << 19), [0.5] * (1 << 18)
+    values, waits, more = [0.875] * (1 << 16), [0.5] * (1 << 19), [0.5] * (1 << 17)
     with front(repo, "--cascades", "preempt", "--buffers", "6M") as f, concurrent.futures.ThreadPoolExecutor(2) as pool:
         f.ready()
         waiting = pool.submit(f.infer, "cascade", *binary(values, "IN"))
@@ -318,7 +318,7 @@ def test_what_was_made_early_gives_its_room_to_an_answer(tmp_path):
         go.touch()
         behind.result()  # it may have found no room itself
         assert waiting.result()[0] == 200
-        assert waiting.result()[2].endswith(struct.pack("<f", 0.875) * (2 * len(values)))
+        assert waiting.result()[2].endswith(struct.pack("<f", 0.875) * (2 * len(values)) + bytes(4 * 9 * len(values)))
         assert f.metric('nv_inference_request_success{model="reader",version="1"}') == 2
         wait_for(lambda: f.metric("swapnet_serve_buffer_used_bytes") == 0)
 

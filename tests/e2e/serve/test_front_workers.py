@@ -136,8 +136,8 @@ def test_code_of_another_user_is_not_run(tmp_path):
     os.chown(add_python(repo, "one"), 12345, 0)
     with front(repo, "--strict-readiness=false") as f:
         f.ready()
-        entry = next(m for m in json.loads(f.ask("POST", "/v2/repository/index")[2]) if m["name"] == "one")
-        assert "can write to" in entry["reason"]
+        # The server is ready with its shared engine, and the model has to wait for its own.
+        wait_for(lambda: any(m["name"] == "one" and "can write to" in m["reason"] for m in json.loads(f.ask("POST", "/v2/repository/index")[2])))
 
 
 def test_worker_that_dies_takes_no_other_model_with_it(tmp_path):
