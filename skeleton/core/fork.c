@@ -38,10 +38,9 @@ void swn_engine_prefork(void)
             swn_unshare(e, r); /* later writes belong to the parent or the child alone */
         else if (atomic_load(&r->state) == SWN_FILE_BACKED &&
                  swn_residency_unmapped(&e->res, r) < swn_round_up(r->len, SWN_PAGE) &&
-                 (!swn_fd_is_ours(r->file->fetch.fd) ||
-                  (!swn_residency_scan(&e->res, r, &pages) && pages.private_pages)))
-            /* The child gets a fresh mapping for it: private copies must not be lost, and a file that the program has
-             * closed cannot be mapped again. */
+                 (!swn_fd_is_ours(r->file->fetch.fd) || swn_residency_scan(&e->res, r, &pages) || pages.private_pages))
+            /* The child gets a fresh mapping for it: private copies must not be lost, nor what may be one as no page
+             * map tells, and a file that the program has closed cannot be mapped again. */
             swn_make_resident(e, r, 0);
     e->res.fork_epoch++;
     e->life.fork_paused = fetch;

@@ -6,7 +6,9 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -97,13 +99,38 @@ static void written_weight(void *arg)
     CHECK(tensor_right(t, t->own));
 }
 
+/* Where no page map can be opened any more, nobody knows which weights were written: all of them count as written. */
+static void unreadable_page_map(void *arg)
+{
+    static const struct rlimit none = {0, 0};
+    struct tensor *t = begin();
+    (void)arg;
+    tensor_stamp(t, t->own, 77);
+    CHECK(tensor_mapped(t));
+    close(e->res.pagemap_fd);
+    CHECK(!setrlimit(RLIMIT_NOFILE, &none));
+    swn_engine_prefork();
+    pid_t pid = fork();
+    if (!pid) {
+        swn_engine_postfork_child();
+        CHECK(tensor_right(t, t->own));
+        _exit(0);
+    }
+    swn_engine_postfork_parent();
+    int status = 0;
+    CHECK(waitpid(pid, &status, 0) == pid && !status);
+    CHECK(tensor_right(t, t->own));
+}
+
 IN_A_CHILD(weights_in_frames, 60)
 IN_A_CHILD(freed_weights, 60)
 IN_A_CHILD(written_weight, 60)
+IN_A_CHILD(unreadable_page_map, 60)
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_weights_in_frames), cmocka_unit_test(test_freed_weights),
-                                       cmocka_unit_test(test_written_weight)};
+                                       cmocka_unit_test(test_written_weight),
+                                       cmocka_unit_test(test_unreadable_page_map)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
