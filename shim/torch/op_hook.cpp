@@ -60,6 +60,7 @@ struct Operator {
     bool tells = false;               // its rule tells weights from inputs
     bool lets_go = false;             // keeps nothing that it is lent on a device
     bool to_copy = false;             // aten::_to_copy
+    bool compares = false;            // aten::equal
     bool fills = false;               // zero_, fill_, normal_, uniform_: overwrites its argument and reads nothing
     bool announced_by_kernel = false; // copy_, normal_, uniform_: announced when PyTorch has nothing left to refuse
     swn_kernels kernels;              // the fields above hold only while these are PyTorch's
@@ -147,6 +148,7 @@ Operator *describe(const at::RecordFunction &fn)
     op->lets_go = swn_lets_go(op->name.c_str());
     op->transparent = op->foreign || (rule && rule->uses[0] == 'm') || views(handle->schema());
     op->to_copy = op->name == "aten::_to_copy";
+    op->compares = op->name == "aten::equal";
     op->whole_copy = op->name == "aten::copy_";
     op->announced_by_kernel = op->whole_copy || op->name == "aten::normal_" || op->name == "aten::uniform_";
     op->fills = op->name == "aten::zero_" || op->name == "aten::normal_" || op->name == "aten::uniform_" ||
@@ -539,6 +541,18 @@ void carry_flops(Thread &t)
     t.small.bytes += t.op.small.bytes;
 }
 
+// Whether two tensors have other bits at their begin. Then a comparison most likely ends there, and reads the page or
+// two that it needs at the tensors' own addresses: TorchScript compares each weight with all others of its size.
+bool differ_at_once(const swn_op &op)
+{
+    if (op.n != 2)
+        return false;
+    const swn_arg &a = op.args[0], &b = op.args[1];
+    size_t bytes = std::min({a.upto - a.from, b.upto - b.from, size_t{4096}});
+    return std::memcmp(reinterpret_cast<const void *>(a.data + a.from), reinterpret_cast<const void *>(b.data + b.from),
+                       bytes) != 0;
+}
+
 // False: the operator is only a frame around those that the code of a tensor subclass or a transform will call, with
 // the weights that the wrapped tensors stand for.
 bool begin(Thread &t, Operator &op, const at::RecordFunction &fn)
@@ -557,7 +571,7 @@ bool begin(Thread &t, Operator &op, const at::RecordFunction &fn)
         swn_devswap_give_up(inputs);
     t.lent = shared && swn_devswap_lend();
     count_flops(t, op, inputs);
-    if (!t.op.n)
+    if (!t.op.n || (op.compares && !shared && differ_at_once(t.op)))
         carry_flops(t);
     else if (waits(op, t, inputs))
         t.waiting = inputs[0].toTensor().unsafeGetTensorImpl();

@@ -246,6 +246,15 @@ def test_weights_behind_a_subclass_are_prefetched(torch213, disk):
     assert hits >= 50 and watched >= 50, f"{hits}, {watched} of 72 each\n{run.describe()}"
 
 
+@quick_on_113
+def test_compared_weights_are_not_read_whole(torch, disk):
+    """A comparison ends at the first number that differs."""
+    (disk / "runtime").mkdir(mode=0o700)
+    _, run = both(torch, "compared", budget=24, env={"XDG_RUNTIME_DIR": str(disk / "runtime")})
+    before, after = run.record["notes"]["streamed_bytes"]
+    assert 0 < before and after < before + 8 * MIB, run.describe()
+
+
 def test_weights_behind_a_transform_are_prefetched(torch213, disk):
     """A transform calls the operators again, on the weights that it wraps."""
     (disk / "runtime").mkdir(mode=0o700)
