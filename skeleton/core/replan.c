@@ -14,6 +14,8 @@
 /* A smaller change of the disk's speed, or of the time of all operators, needs no review. */
 #define OTHER_SPEED 1.1
 #define OTHER_COMPUTE 1.1
+/* Nor does a smaller part of the budget that activations need no longer. */
+#define OTHER_NONWEIGHT 16
 /* A change must last for this many passes, and this long. A new plan costs a pass or two, as the weights that it keeps
  * have to be read, and repeated changes must not cost that each time. So with each new plan a change has to last for
  * twice as many passes, up to 2^PLANS_MOST, and for half as many after two reviews in a row without a better plan. */
@@ -40,6 +42,7 @@ void swn_replan_begin(struct swn_engine *e, double bytes_per_ns)
 {
     e->plan.replan.speed = bytes_per_ns;
     e->plan.replan.compute_ns = computing(e);
+    e->plan.replan.nonweight = swn_nonweight_peak(e);
     e->plan.replan.passes = 0;
     e->plan.replan.since_ns = swn_now_ns();
     e->plan.replan.review_due = 0;
@@ -123,13 +126,20 @@ int swn_replan_is_due(struct swn_engine *e, const struct swn_plan_candidate *d)
     return behind;
 }
 
+/* Whether activations need less than the plan has left for them: its first passes may have had more, as where a program
+ * loads or converts its model. */
+static int is_roomier(const struct swn_engine *e)
+{
+    return e->plan.replan.nonweight > swn_nonweight_peak(e) + e->budget.limit / OTHER_NONWEIGHT;
+}
+
 static void note_machine(struct swn_engine *e)
 {
     struct swn_replan *d = &e->plan.replan;
     uint64_t now = swn_now_ns();
     if (!e->plan.planned || e->plan.dirty || d->review_due || e->regions.warmup_passes ||
         (!differ(swn_plan_disk(e).bytes_per_ns, d->speed, OTHER_SPEED) &&
-         !differ(computing(e), d->compute_ns, OTHER_COMPUTE))) {
+         !differ(computing(e), d->compute_ns, OTHER_COMPUTE) && !is_roomier(e))) {
         d->passes = 0;
         d->since_ns = now;
         return;

@@ -47,6 +47,7 @@ struct swn_weight {
 /* How far the machine has changed since the plan in force was made, see skeleton/core/replan.c. */
 struct swn_replan {
     double speed, compute_ns; /* at that time, or at the last review; compute_ns: of all weights' operators together */
+    size_t nonweight;         /* likewise, the peak of nonweight bytes */
     unsigned passes;          /* passes in a row with other values */
     uint64_t since_ns;        /* when these began */
     int review_due;           /* the plan is to be reviewed */

@@ -5,6 +5,7 @@
 #define _GNU_SOURCE
 #include "tests/unit/support/engine_fixture.h"
 #include "skeleton/budget/demand.h"
+#include "skeleton/engine/accounting.h"
 #include "skeleton/core/replan.h"
 #include "skeleton/core/plan.h"
 
@@ -120,6 +121,22 @@ static void begin(void)
     clock_ns = 1;
     e->plan.replan.plans = 0;
     adopt();
+}
+
+/* Activations that were large when the plan was made, and are not any more, leave room for weights. */
+static void fewer_activations_are_due_a_plan(void *arg)
+{
+    (void)arg;
+    begin();
+    speed = SPEED / 4; /* too slow to read all of them while they are computed with */
+    e->nonweight.peak = 4 * MIB;
+    adopt();
+    /* The peak fades by a sixteenth in each pass; 3.4 MiB are due a look after eight passes more. */
+    unsigned passes = due_after(100);
+    CHECK(passes > 8 && passes <= 14);
+    CHECK(look());
+    adopt();
+    CHECK(e->plan.replan.nonweight == swn_nonweight_peak(e) && swn_nonweight_peak(e) < 3 * MIB);
 }
 
 static void other_disk_is_due_a_plan_ever_later(void *arg)
@@ -373,6 +390,7 @@ IN_A_CHILD(short_passes_are_no_evidence, 60)
 IN_A_CHILD(too_little_room, 60)
 IN_A_CHILD(room_for_what_leaves, 60)
 IN_A_CHILD(a_look_in_passing, 60)
+IN_A_CHILD(fewer_activations_are_due_a_plan, 60)
 
 int main(void)
 {
@@ -387,6 +405,7 @@ int main(void)
         cmocka_unit_test(test_too_little_room),
         cmocka_unit_test(test_room_for_what_leaves),
         cmocka_unit_test(test_a_look_in_passing),
+        cmocka_unit_test(test_fewer_activations_are_due_a_plan),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
