@@ -34,7 +34,7 @@ set(unit_tests_without_threads t_config t_partition_minmax t_divide t_access_ord
     t_task_policies t_simulation t_lane_run t_task_table t_workload
     t_exported t_activation_layout t_partition_table t_lease_book t_profile t_partition t_lane_tasks t_serve_lane t_task_schedule
     t_tape t_codec t_least_squares t_leases t_predict t_block_pipeline t_stats t_flops t_preload t_ensemble t_torch_records
-    t_tensor_layout t_tensor_bounds t_short_turn t_paths t_group_times t_queue_terms t_join t_engine_wire t_errmsg t_atomic_file t_file_io
+    t_tensor_layout t_tensor_bounds t_short_turn t_one_job t_paths t_group_times t_queue_terms t_join t_engine_wire t_errmsg t_atomic_file t_file_io
     t_compressed t_store_build t_store_memory)
 # What CTest runs in a sanitizer's build: nothing else there is run, and the release build compiles all of it.
 add_custom_target(unit-tests)

@@ -11,6 +11,7 @@
 #include "scheduler/policies/curves.h"
 #include "scheduler/policies/edf.h"
 #include "scheduler/policies/memory.h"
+#include "scheduler/policies/one_job.h"
 #include "scheduler/policies/peers.h"
 #include "scheduler/policies/scratch.h"
 #include "scheduler/policies/shared_prefix.h"
@@ -108,9 +109,12 @@ static void decide_completion(struct swn_lane_scratch *x, struct swn_lane_decisi
 {
     struct swn_lane_view *view = &x->view;
     const struct swn_segment *s;
+    int has_prefix = swn_prefix_is_any(view);
     uint32_t current, length, c;
 
-    if (view->n <= SWN_STEP_REQUESTS && !swn_prefix_is_any(view)) {
+    if (!has_prefix && swn_decide_one_job(view, decision))
+        return;
+    if (view->n <= SWN_STEP_REQUESTS && !has_prefix) {
         decide_step(x, decision);
         return;
     }
@@ -126,9 +130,12 @@ static void decide_exact(struct swn_lane_scratch *x, struct swn_lane_decision *d
     struct swn_completion problems[SWN_EXACT_REQUESTS];
     uint32_t bounds[SWN_EXACT_REQUESTS][SWN_LANE_GROUPS];
     struct swn_exact_step step;
+    int has_prefix = swn_prefix_is_any(&x->view);
     double total;
 
-    if (x->view.n > SWN_EXACT_REQUESTS || swn_prefix_is_any(&x->view)) {
+    if (!has_prefix && swn_decide_one_job(&x->view, decision))
+        return;
+    if (x->view.n > SWN_EXACT_REQUESTS || has_prefix) {
         decide_completion(x, decision);
         return;
     }
