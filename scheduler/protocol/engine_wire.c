@@ -17,7 +17,7 @@ struct head {
     uint64_t request;
     uint32_t model, group, groups;
     uint32_t inputs, outputs, weighed, text_bytes, foretold, is_stored;
-    uint32_t batch_most, may_differ, following, joined;
+    uint32_t batch_most, may_differ, following, joined, placed;
     uint64_t ns, weight_bytes, budget_bytes, read_bytes, wait_ns, idle_bytes;
 };
 
@@ -25,10 +25,11 @@ struct swn_engine_packet {
     struct head head;
     union {
         struct swn_wire_tensor tensors[SWN_WIRE_TENSORS];
-        /* Groups follow the last tensor, steps the last group, and text the last step; one byte more, so that a packet
-         * that is too long shows. */
+        /* Groups follow the last tensor, steps the last group, places the last step, and text the last place; one byte
+         * more, so that a packet that is too long shows. */
         char bytes[SWN_WIRE_TENSORS * sizeof(struct swn_wire_tensor) + SWN_WIRE_GROUPS * sizeof(struct swn_wire_group) +
-                   SWN_WIRE_STEPS * sizeof(struct swn_wire_step) + SWN_WIRE_ENGINE_TEXT + 1];
+                   SWN_WIRE_STEPS * sizeof(struct swn_wire_step) + SWN_WIRE_PLACES * sizeof(struct swn_wire_place) +
+                   SWN_WIRE_ENGINE_TEXT + 1];
     };
 };
 
@@ -106,10 +107,11 @@ int swn_engine_wire_send(int socket, struct swn_engine_packet *p, const struct s
 {
     size_t tensors = (size_t)m->inputs + m->outputs, text = m->text ? strlen(m->text) : 0;
     size_t at = tensors * sizeof *p->tensors, groups = m->weighed * sizeof *m->weights;
-    size_t steps = m->foretold * sizeof *m->steps, bytes = sizeof p->head + at + groups + steps + text;
+    size_t steps = m->foretold * sizeof *m->steps, places = m->placed * sizeof *m->places;
+    size_t bytes = sizeof p->head + at + groups + steps + places + text;
 
     if (tensors > SWN_WIRE_TENSORS || m->weighed > SWN_WIRE_GROUPS || m->foretold > SWN_WIRE_STEPS ||
-        text >= SWN_WIRE_ENGINE_TEXT)
+        m->placed > SWN_WIRE_PLACES || text >= SWN_WIRE_ENGINE_TEXT)
         return -EMSGSIZE;
     p->head = (struct head){
         .magic = MAGIC,
@@ -130,12 +132,13 @@ int swn_engine_wire_send(int socket, struct swn_engine_packet *p, const struct s
         .may_differ = m->may_differ,
         .following = m->following,
         .joined = m->joined,
+        .placed = m->placed,
         .ns = m->ns,
         .weight_bytes = m->weight_bytes,
         .budget_bytes = m->budget_bytes,
-        .read_bytes = m->read_bytes,
-        .wait_ns = m->wait_ns,
-        .idle_bytes = m->idle_bytes,
+        .read_bytes = m->reads.bytes,
+        .wait_ns = m->reads.wait_ns,
+        .idle_bytes = m->reads.idle_bytes,
     };
     if (tensors > 0)
         memcpy(p->tensors, m->tensors, at);
@@ -143,8 +146,10 @@ int swn_engine_wire_send(int socket, struct swn_engine_packet *p, const struct s
         memcpy(p->bytes + at, m->weights, groups);
     if (steps > 0)
         memcpy(p->bytes + at + groups, m->steps, steps);
+    if (places > 0)
+        memcpy(p->bytes + at + groups + steps, m->places, places);
     if (text > 0)
-        memcpy(p->bytes + at + groups + steps, m->text, text);
+        memcpy(p->bytes + at + groups + steps + places, m->text, text);
     for (;;) {
         ssize_t n = send(socket, p, bytes, MSG_NOSIGNAL);
         if (n >= 0)
@@ -205,7 +210,8 @@ static int head_is_sound(const struct head *h)
     return h->magic == MAGIC && h->version == SWN_ENGINE_WIRE_VERSION && h->op != 0 && h->op < SWN_ENGINE_OPS &&
            h->status < SWN_ENGINE_STATUSES && h->inputs <= SWN_WIRE_TENSORS &&
            h->outputs <= SWN_WIRE_TENSORS - h->inputs && h->weighed <= SWN_WIRE_GROUPS &&
-           h->foretold <= (h->op == SWN_ENGINE_RUN ? SWN_WIRE_STEPS : 0) && h->text_bytes < SWN_WIRE_ENGINE_TEXT &&
+           h->foretold <= (h->op == SWN_ENGINE_RUN ? SWN_WIRE_STEPS : 0) &&
+           h->placed <= (h->op == SWN_ENGINE_RAN ? SWN_WIRE_PLACES : 0) && h->text_bytes < SWN_WIRE_ENGINE_TEXT &&
            h->may_differ <= 1 && h->following <= SWN_WIRE_FOLLOWING && h->joined <= SWN_WIRE_FOLLOWING + 1;
 }
 
@@ -215,6 +221,7 @@ int swn_engine_wire_receive(int socket, struct swn_engine_packet *p, uint64_t bu
     const struct head *h = &p->head;
     const struct swn_wire_group *groups;
     const struct swn_wire_step *steps;
+    const struct swn_wire_place *places;
     size_t tensors, bytes;
     ssize_t n;
 
@@ -230,7 +237,9 @@ int swn_engine_wire_receive(int socket, struct swn_engine_packet *p, uint64_t bu
     tensors = (size_t)h->inputs + h->outputs;
     groups = (const struct swn_wire_group *)(p->tensors + tensors);
     steps = (const struct swn_wire_step *)(groups + h->weighed);
-    bytes = tensors * sizeof *p->tensors + h->weighed * sizeof *groups + h->foretold * sizeof *steps;
+    places = (const struct swn_wire_place *)(steps + h->foretold);
+    bytes = tensors * sizeof *p->tensors + h->weighed * sizeof *groups + h->foretold * sizeof *steps +
+            h->placed * sizeof *places;
     if ((size_t)n != sizeof *h + bytes + h->text_bytes || memchr(p->bytes + bytes, 0, h->text_bytes) != NULL)
         return -EPROTO;
     for (size_t i = 0; i < tensors; i++)
@@ -251,9 +260,7 @@ int swn_engine_wire_receive(int socket, struct swn_engine_packet *p, uint64_t bu
         .ns = h->ns,
         .weight_bytes = h->weight_bytes,
         .budget_bytes = h->budget_bytes,
-        .read_bytes = h->read_bytes,
-        .wait_ns = h->wait_ns,
-        .idle_bytes = h->idle_bytes,
+        .reads = {.bytes = h->read_bytes, .wait_ns = h->wait_ns, .idle_bytes = h->idle_bytes},
         .is_stored = h->is_stored,
         .batch_most = h->batch_most,
         .may_differ = h->may_differ,
@@ -264,6 +271,8 @@ int swn_engine_wire_receive(int socket, struct swn_engine_packet *p, uint64_t bu
         .weights = groups,
         .foretold = h->foretold,
         .steps = steps,
+        .placed = h->placed,
+        .places = places,
         .text = p->bytes + bytes,
     };
     return 1;

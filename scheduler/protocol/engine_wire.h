@@ -2,9 +2,9 @@
  * which runs models.
  *
  * They travel over a SOCK_SEQPACKET socket pair, one message a packet: a fixed head, then descriptions of tensors
- * and of layer groups, then steps, then text. The bytes of tensors lie in the buffer, a memory file that both processes
- * map; swapnet-serve alone allocates in it, and an engine writes only where a message tells it to. Both ends are of one
- * build and one machine, so numbers are the machine's own; SWN_ENGINE_WIRE_VERSION says whether they are.
+ * and of layer groups, then steps, places, and text. The bytes of tensors lie in the buffer, a memory file that both
+ * processes map; swapnet-serve alone allocates in it, and an engine writes only where a message tells it to. Both ends
+ * are of one build and one machine, so numbers are the machine's own; SWN_ENGINE_WIRE_VERSION says whether they are.
  *
  *   swapnet-serve to engine                               engine to swapnet-serve
  *                                                           READY    once, at start: text is PyTorch's version
@@ -12,9 +12,9 @@
  *             batch_most, may_differ; inputs, then                   weights
  *             outputs, of config.pbtxt
  *     UNLOAD  model                                         UNLOADED model
- *     RUN     request, model, group; inputs with group 0;   RAN      request, group, ns, read_bytes, wait_ns, joined;
- *             one output, which is room for outputs;                 idle_bytes; outputs with the last group,
- *             steps; following                                       is_stored; weights
+ *     RUN     request, model, group; inputs with group 0;   RAN      request, group, ns, reads, joined;
+ *             one output, which is room for outputs;                 outputs with the last group,
+ *             steps; following                                       is_stored; weights; places with the last group
  *     STORE   request; outputs with their offsets           STORED   request; the outputs are in the buffer
  *     BUDGET  budget_bytes: what tensors may take           BUDGETED budget_bytes: what they take at most from now on
  *     DROP    request: it is no longer wanted               (no answer)
@@ -40,10 +40,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define SWN_ENGINE_WIRE_VERSION 10
+#define SWN_ENGINE_WIRE_VERSION 11
 #define SWN_WIRE_TENSORS 64       /* inputs and outputs of one model, together */
 #define SWN_WIRE_GROUPS 64        /* layer groups of which a message tells the weights */
 #define SWN_WIRE_STEPS 64         /* that a message foretells: the layer groups of some models */
+#define SWN_WIRE_PLACES 64        /* layer groups of other models of which a message tells what is in memory */
 #define SWN_WIRE_JOINED 5         /* numbers of requests that may be joined: 2, 4, ... 32 */
 #define SWN_WIRE_FOLLOWING 31     /* RUNs behind a RUN that may be joined with it */
 #define SWN_WIRE_RANK 16          /* dimensions of one tensor */
@@ -103,6 +104,12 @@ struct swn_wire_step {
     uint32_t model, group;
 };
 
+/* What of another model's layer group is in memory. */
+struct swn_wire_place {
+    uint32_t model, group;
+    uint64_t in_memory;
+};
+
 /* shape x element, without overflow: 0 and *bytes, or -EINVAL for a negative dimension, -EOVERFLOW. BYTES tensors have
  * `bytes` of their own, and at least 4 for each element: *bytes is that least. */
 int swn_wire_tensor_bytes(const struct swn_wire_tensor *t, uint64_t *bytes);
@@ -135,24 +142,29 @@ enum swn_engine_status {
     SWN_ENGINE_STATUSES,
 };
 
+struct swn_wire_reads {
+    uint64_t bytes;      /* from the disk meanwhile, for later groups too */
+    uint64_t wait_ns;    /* waited for it */
+    uint64_t idle_bytes; /* before it, since the RAN before: in trials, while nothing was to be done */
+};
+
 struct swn_engine_message {
     uint32_t op;     /* enum swn_engine_op */
     uint32_t status; /* enum swn_engine_status; answers only */
     uint64_t request;
-    uint32_t model;               /* a number that swapnet-serve gives */
-    uint32_t group;               /* RUN, RAN: which layer group of the model */
-    uint32_t groups;              /* LOADED, RAN: how many layer groups the model has */
-    uint32_t inputs, outputs;     /* tensors: inputs first, then outputs */
-    uint64_t ns;                  /* LOADED, RAN: time it took */
-    uint64_t weight_bytes;        /* LOADED */
-    uint64_t budget_bytes;        /* BUDGET, BUDGETED */
-    uint64_t read_bytes, wait_ns; /* RAN: read from the disk meanwhile, for later groups too; waited for it */
-    uint64_t idle_bytes; /* RAN: read before it, since the RAN before: in trials, while nothing was to be done */
-    uint32_t is_stored;  /* RAN: the outputs are in the buffer where they say, and the request is forgotten */
-    uint32_t batch_most; /* LOAD: samples in one run; 0: the first dimension is nothing special */
-    uint32_t may_differ; /* LOAD: 1: bits may differ as in a batch */
-    uint32_t following;  /* RUN */
-    uint32_t joined;     /* RAN: 1: the request ran by itself */
+    uint32_t model;              /* a number that swapnet-serve gives */
+    uint32_t group;              /* RUN, RAN: which layer group of the model */
+    uint32_t groups;             /* LOADED, RAN: how many layer groups the model has */
+    uint32_t inputs, outputs;    /* tensors: inputs first, then outputs */
+    uint64_t ns;                 /* LOADED, RAN: time it took */
+    uint64_t weight_bytes;       /* LOADED */
+    uint64_t budget_bytes;       /* BUDGET, BUDGETED */
+    struct swn_wire_reads reads; /* RAN */
+    uint32_t is_stored;          /* RAN: the outputs are in the buffer where they say, and the request is forgotten */
+    uint32_t batch_most;         /* LOAD: samples in one run; 0: the first dimension is nothing special */
+    uint32_t may_differ;         /* LOAD: 1: bits may differ as in a batch */
+    uint32_t following;          /* RUN */
+    uint32_t joined;             /* RAN: 1: the request ran by itself */
     const struct swn_wire_tensor *tensors; /* inputs + outputs of them */
     /* LOADED, RAN: the first `weighed` layer groups of requests of the model that begin now. These are other groups
      * than those of the request that RAN is about if the engine has divided the model anew. 0: not known. */
@@ -160,6 +172,8 @@ struct swn_engine_message {
     const struct swn_wire_group *weights;
     uint32_t foretold; /* RUN: of steps; 0: it is not known what comes */
     const struct swn_wire_step *steps;
+    uint32_t placed; /* RAN: of places: whole models, the one that ran last first; 0: nothing has been read since */
+    const struct swn_wire_place *places;
     const char *text; /* terminated; "" where there is none */
 };
 

@@ -66,6 +66,10 @@ struct swn_group_ahead {
 void swn_group_times_ahead(const struct swn_group_ahead *ahead, unsigned count, uint64_t before, uint64_t now,
                            uint64_t bytes);
 
+/* The engine says how much of a group is in memory, when it has read read_total in all; there is no such group, or less
+ * of it, if the model has been divided anew meanwhile. */
+void swn_group_times_place(struct swn_group_times *t, uint32_t group, uint64_t in_memory, uint64_t read_total);
+
 /* What the disk gives, bytes per nanosecond: moved by runs that waited for it. */
 struct swn_disk_rate {
     double bytes_per_ns; /* 0: not known */

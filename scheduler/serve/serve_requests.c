@@ -604,6 +604,18 @@ static void learn_ahead(struct swn_serving *s, const struct swn_served_engine *e
     swn_group_times_ahead(ahead, count, before, e->read_total, all > own_bytes ? all - own_bytes : 0);
 }
 
+/* What the engine says of models that it runs too. */
+static void learn_places(struct swn_serving *s, unsigned engine, const struct swn_engine_message *m)
+{
+    for (uint32_t i = 0; i < m->placed; i++) {
+        const struct swn_wire_place *p = &m->places[i];
+        struct swn_served *other = p->model < s->count ? s->models[p->model] : NULL;
+
+        if (other && other->engine == engine)
+            swn_group_times_place(&other->times, p->group, p->in_memory, s->engines[engine].read_total);
+    }
+}
+
 /* What the run says of its model and of the disk. */
 static void learn(struct swn_serving *s, unsigned engine, struct swn_served *model, const struct swn_engine_message *m)
 {
@@ -611,16 +623,17 @@ static void learn(struct swn_serving *s, unsigned engine, struct swn_served *mod
     struct swn_group_run run = {.group = m->group,
                                 .groups = m->groups,
                                 .ns = m->ns,
-                                .wait_ns = m->wait_ns,
-                                .read_bytes = m->read_bytes,
+                                .wait_ns = m->reads.wait_ns,
+                                .read_bytes = m->reads.bytes,
                                 .is_joined = m->joined != 1};
-    uint64_t before = e->read_total + m->idle_bytes;
+    uint64_t before = e->read_total + m->reads.idle_bytes;
     uint64_t own_bytes = m->group < model->times.count ? model->times.groups[m->group].missing_bytes : 0;
 
     for (uint32_t i = 0; i < m->outputs; i++)
         run.output_bytes += m->tensors[i].bytes;
-    e->read_total = before + m->read_bytes;
+    e->read_total = before + m->reads.bytes;
     learn_ahead(s, e, model, before, own_bytes);
+    learn_places(s, engine, m);
     swn_disk_rate_add(&e->disk, &run);
     if (m->status == SWN_ENGINE_OK)
         swn_group_times_ran(&model->times, &run);

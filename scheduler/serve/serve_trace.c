@@ -31,6 +31,6 @@ void swn_serve_trace_group(struct swn_serving *s, unsigned engine, const struct 
     snprintf(name, sizeof name, "%.20s %" PRIu32 " #%" PRIu64, s->models[job->item.model]->name, m->group,
              job->item.id);
     swn_trace_span(s->trace, SWN_TRACK_COMPUTE, engine, name, begin, now, 0);
-    if (m->read_bytes)
-        swn_trace_span(s->trace, SWN_TRACK_DISK, 0, name, begin, now, m->read_bytes);
+    if (m->reads.bytes)
+        swn_trace_span(s->trace, SWN_TRACK_DISK, 0, name, begin, now, m->reads.bytes);
 }

@@ -63,10 +63,12 @@ static struct {
     int socket;
     char *buffer;
     uint64_t buffer_bytes;
-    uint64_t told_bytes; /* of what libswapnet has read, what answers have told */
-    struct entry *models, *requests;
+    uint64_t told_bytes;             /* of what libswapnet has read, what answers have told */
+    uint64_t placed_bytes;           /* what it had read when an answer told what of other models is in memory */
+    struct entry *models, *requests; /* models: the one that ran last first */
     struct swn_wire_tensor tensors[SWN_WIRE_TENSORS];
     struct swn_wire_group groups[SWN_WIRE_GROUPS];
+    struct swn_wire_place places[SWN_WIRE_PLACES];
     struct swn_serving_weight announced[SWN_ANNOUNCED_MOST];
     struct turn turns[SWN_WIRE_FOLLOWING + 1];
     char text[SWN_WIRE_ENGINE_TEXT];
@@ -97,6 +99,13 @@ static void take_out(struct entry **at)
 
     *at = e->next;
     free(e);
+}
+
+static void to_front(struct entry **list, struct entry *e)
+{
+    *find(list, e->number) = e->next;
+    e->next = *list;
+    *list = e;
 }
 
 static void drop_request(struct entry **at)
@@ -136,6 +145,30 @@ static void weigh(const struct entry *e, struct swn_engine_message *answer)
             engine.backend->needs(model, g, &engine.groups[g].activation_bytes, &engine.groups[g].state_bytes);
         if (engine.backend->joined)
             engine.backend->joined(model, g, &engine.groups[g]);
+    }
+}
+
+/* Tells how much of the groups of other models than `e` is in memory, if reads have changed that: what was read for one
+ * may have taken the place of another's. As many models as there is room for, the one that ran last first. */
+static void place_others(const struct entry *e, uint64_t read_bytes, struct swn_engine_message *answer)
+{
+    if (!engine.library || read_bytes == engine.placed_bytes)
+        return;
+    engine.placed_bytes = read_bytes;
+    answer->places = engine.places;
+    for (const struct entry *other = engine.models; other; other = other->next) {
+        uint32_t groups = engine.backend->groups(other->model);
+        if (other == e || groups > SWN_WIRE_PLACES - answer->placed)
+            continue;
+        for (uint32_t g = 0; g < groups; g++) {
+            size_t count;
+            const struct swn_serving_weight *weights = engine.backend->weights(other->model, g, &count);
+            uint64_t bytes = 0, missing = engine.library->missing(weights, count);
+            for (size_t i = 0; i < count; i++)
+                bytes += weights[i].bytes;
+            engine.places[answer->placed++] = (struct swn_wire_place){
+                .model = (uint32_t)other->number, .group = g, .in_memory = bytes > missing ? bytes - missing : 0};
+        }
     }
 }
 
@@ -354,7 +387,8 @@ static void take_turn(struct turn *t, const struct swn_engine_message *m)
 }
 
 /* The group has run for the request, or failed: 0, or -errno of the socket. */
-static int answer_turn(const struct turn *t, enum swn_engine_status status, struct swn_engine_message *answer)
+static int answer_turn(const struct turn *t, enum swn_engine_status status, uint64_t read_bytes,
+                       struct swn_engine_message *answer)
 {
     answer->op = SWN_ENGINE_RAN;
     answer->request = t->run.request;
@@ -366,8 +400,10 @@ static int answer_turn(const struct turn *t, enum swn_engine_status status, stru
     if (t->request == NULL)
         return swn_engine_wire_send(engine.socket, engine.out, answer);
     answer->groups = engine.backend->groups_of(t->request->activation);
-    if (status == SWN_ENGINE_OK && t->run.group + 1 == answer->groups)
+    if (status == SWN_ENGINE_OK && t->run.group + 1 == answer->groups) {
         status = engine.backend->outputs(t->request->activation, engine.tensors, &answer->outputs, engine.text);
+        place_others(t->request->of, read_bytes, answer);
+    }
     note_need(t->request->of, t->alive);
     weigh(t->request->of, answer);
     if (status == SWN_ENGINE_OK && answer->outputs && t->run.outputs)
@@ -390,6 +426,7 @@ static unsigned run_some(struct turn *turns, unsigned count, int *rc)
 
     for (unsigned i = 0; i < count; i++)
         activations[i] = turns[i].request->activation;
+    to_front(&engine.models, turns[0].request->of);
     look_at_disk(&read_before, &waited_before);
     announce(&turns[0]);
     engine.text[0] = 0;
@@ -404,10 +441,10 @@ static unsigned run_some(struct turn *turns, unsigned count, int *rc)
                                                       : n ? n
                                                           : 1,
                                             .ns = ns / (n ? n : 1),
-                                            .read_bytes = (read_bytes - read_before) / (n ? n : 1),
-                                            .idle_bytes = i ? 0 : read_before - engine.told_bytes,
-                                            .wait_ns = (wait_ns - waited_before) / (n ? n : 1)};
-        *rc = answer_turn(&turns[i], status, &answer);
+                                            .reads = {.bytes = (read_bytes - read_before) / (n ? n : 1),
+                                                      .wait_ns = (wait_ns - waited_before) / (n ? n : 1),
+                                                      .idle_bytes = i ? 0 : read_before - engine.told_bytes}};
+        *rc = answer_turn(&turns[i], status, read_bytes, &answer);
     }
     engine.told_bytes = read_bytes;
     return n ? n : 1;
@@ -428,7 +465,7 @@ static int run_turns(unsigned count)
         }
         struct swn_engine_message answer = {.joined = 1};
         memcpy(engine.text, t->text, sizeof engine.text);
-        rc = answer_turn(t, t->status, &answer);
+        rc = answer_turn(t, t->status, engine.placed_bytes, &answer);
         i++;
     }
     return rc;

@@ -10,6 +10,7 @@
 #include "scheduler/protocol/engine_wire.h"
 
 #define BUFFER 4096
+#define VERSION_AT 4 /* behind the magic number */
 #define PACKET_MOST 65536
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -37,6 +38,7 @@ static void check_message(const struct swn_engine_message *m)
     promise(m->inputs <= SWN_WIRE_TENSORS && m->outputs <= SWN_WIRE_TENSORS - m->inputs);
     promise(m->weighed <= SWN_WIRE_GROUPS && m->foretold <= SWN_WIRE_STEPS);
     promise(m->foretold == 0 || m->op == SWN_ENGINE_RUN);
+    promise(m->placed <= SWN_WIRE_PLACES && (m->placed == 0 || m->op == SWN_ENGINE_RAN));
     promise(strlen(m->text) < SWN_WIRE_ENGINE_TEXT);
     for (uint32_t i = 0; i < m->inputs + m->outputs; i++)
         check_tensor(&m->tensors[i], m->op == SWN_ENGINE_LOAD || m->op == SWN_ENGINE_LOADED);
@@ -48,7 +50,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     static struct swn_engine_packet *in, *out;
     static int ends[2] = {-1, -1};
-    static char first[PACKET_MOST], again[PACKET_MOST];
+    static char packet[PACKET_MOST], first[PACKET_MOST], again[PACKET_MOST];
+    static const uint32_t version = SWN_ENGINE_WIRE_VERSION;
     struct swn_engine_message m;
     int rc;
 
@@ -59,7 +62,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         out = swn_engine_packet_new();
         promise(in && out && socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK, 0, ends) == 0);
     }
-    promise(send(ends[0], data, size, 0) == (ssize_t)size);
+    memcpy(packet, data, size);
+    if (size >= VERSION_AT + sizeof version) /* else each new version would end all samples at once */
+        memcpy(packet + VERSION_AT, &version, sizeof version);
+    promise(send(ends[0], packet, size, 0) == (ssize_t)size);
     rc = swn_engine_wire_receive(ends[1], in, BUFFER, &m);
     promise(rc == 1 || rc == -EPROTO);
     if (rc != 1)
@@ -70,6 +76,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     promise(n == (ssize_t)size && send(ends[0], first, (size_t)n, 0) == n);
     promise(swn_engine_wire_receive(ends[1], in, BUFFER, &m) == 1 && swn_engine_wire_send(ends[0], out, &m) == 0);
     promise(recv(ends[1], again, sizeof again, 0) == n && memcmp(first, again, (size_t)n) == 0);
-    promise(memcmp(first, data, (size_t)n) == 0);
+    promise(memcmp(first, packet, (size_t)n) == 0);
     return 0;
 }

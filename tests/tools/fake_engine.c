@@ -343,7 +343,7 @@ static enum swn_engine_status run(const struct swn_engine_message *m, int socket
     nanosleep(&(struct timespec){model->slow_ms / 1000, model->slow_ms % 1000 * 1000000L}, NULL);
     answer->ns += model->slow_ms * UINT64_C(1000000);
     answer->groups = model->groups;
-    answer->read_bytes = (uint64_t)model->missing << 20;
+    answer->reads.bytes = (uint64_t)model->missing << 20;
     weigh(model, answer);
     if (model->alone && m->group == 1 && count_requests() > 1) {
         answer->text = "no memory beside others";

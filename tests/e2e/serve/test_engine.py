@@ -204,6 +204,30 @@ def test_engine_tells_the_weights_of_each_layer_group(torch, made):
         assert all(g.in_memory == g.bytes for g in e.groups) and e.groups
 
 
+def test_engine_tells_what_of_other_models_is_in_memory(torch, made):
+    """With the last group of a request: what it read may have taken the place of theirs. The next one for them reads the rest."""
+    where = made(torch)
+    with engine(torch, where, budget=44) as e:
+        for number, name in ((1, "large"), (2, "trunk"), (3, "small")):
+            e.load(number, where / f"{name}.pt")
+        whole = {}
+        for round_ in range(3):
+            for number, name in ((1, "large"), (2, "trunk")):
+                inputs, want = request(where, name, round_)
+                told, before = sum(e.places.get(number, ())), e.read_bytes
+                e.places = {}
+                assert answer(e.infer(number, inputs)) == want
+                whole[number] = sum(g.bytes for g in e.last_groups)
+                if round_:
+                    assert 0 < told < whole[number]
+                    assert abs(whole[number] - told - (e.read_bytes - before)) <= 8 << 20  # whole chunks of 2 MiB are read
+                assert set(e.places) == {1, 2, 3} - {number}
+        inputs, want = request(where, "small", 0)
+        e.places = {}
+        assert answer(e.infer(3, inputs)) == want
+        assert not e.places  # it has read nothing, so the others have what they had
+
+
 def test_engine_tells_what_a_request_takes_in_each_layer_group(torch, made):
     """Its input, and each tensor that a step makes, has 32 MiB. The server bounds requests in lockstep by it."""
     where = made(torch)

@@ -10,7 +10,7 @@ import sys
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "programs", "shared"))
 from serve_backend import ELEMENT, ELEMENTS, ServeError, Tensor  # noqa: E402
 
-MAGIC, VERSION, STEPS = 0x6E657773, 10, 64
+MAGIC, VERSION, STEPS = 0x6E657773, 11, 64
 OPS = "READY LOAD LOADED UNLOAD UNLOADED RUN RAN STORE STORED DROP BUDGET BUDGETED".split()
 OP = {name: number for number, name in enumerate(OPS, 1)}
 
@@ -19,7 +19,7 @@ class Head(ctypes.Structure):
     _fields_ = [(name, ctypes.c_uint32) for name in ("magic", "version", "op", "status")] + [
         ("request", ctypes.c_uint64)] + [
         (name, ctypes.c_uint32) for name in ("model", "group", "groups", "inputs", "outputs", "weighed", "text_bytes", "foretold", "is_stored",
-                                         "batch_most", "may_differ", "following", "joined")] + [
+                                         "batch_most", "may_differ", "following", "joined", "placed")] + [
         (name, ctypes.c_uint64) for name in ("ns", "weight_bytes", "budget_bytes", "read_bytes", "wait_ns", "idle_bytes")]
 
 
@@ -30,6 +30,10 @@ class Group(ctypes.Structure):
 
 class Step(ctypes.Structure):
     _fields_ = [("model", ctypes.c_uint32), ("group", ctypes.c_uint32)]
+
+
+class Place(ctypes.Structure):
+    _fields_ = [("model", ctypes.c_uint32), ("group", ctypes.c_uint32), ("in_memory", ctypes.c_uint64)]
 
 
 class Engine:
@@ -47,6 +51,7 @@ class Engine:
                 stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         self.requests, self.groups, self.last_groups, self.division = 0, [], [], {}
         self.read_bytes = self.idle_bytes = 0  # that answers told
+        self.places = {}
 
     def __enter__(self):
         return self
@@ -86,6 +91,13 @@ class Engine:
         if self.groups:
             self.last_groups = self.groups
             self.division[head.model] = head.weighed
+        if head.placed:  # by model: what of each group is in memory
+            self.places = {}
+        for _ in range(head.placed):
+            place = Place.from_buffer_copy(packet, at)
+            assert place.group == len(self.places.setdefault(place.model, []))
+            self.places[place.model].append(place.in_memory)
+            at += ctypes.sizeof(Place)
         text = packet[at:at + head.text_bytes].decode(errors="replace")
         if op:
             assert OPS[head.op - 1] == op, OPS[head.op - 1]

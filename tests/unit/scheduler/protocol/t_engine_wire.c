@@ -86,9 +86,7 @@ static void test_weights_of_groups_arrive_between_tensors_and_text(void **state)
                                         .tensors = &t,
                                         .weighed = 3,
                                         .weights = groups,
-                                        .read_bytes = 5,
-                                        .wait_ns = 6,
-                                        .idle_bytes = 7,
+                                        .reads = {.bytes = 5, .wait_ns = 6, .idle_bytes = 7},
                                         .is_stored = 1,
                                         .text = "text"};
 
@@ -98,9 +96,9 @@ static void test_weights_of_groups_arrive_between_tensors_and_text(void **state)
     assert_int_equal(got.weighed, 3);
     assert_memory_equal(got.weights, groups, 3 * sizeof *groups);
     assert_memory_equal(&got.tensors[0], &t, sizeof t);
-    assert_int_equal(got.read_bytes, 5);
-    assert_int_equal(got.wait_ns, 6);
-    assert_int_equal(got.idle_bytes, 7);
+    assert_int_equal(got.reads.bytes, 5);
+    assert_int_equal(got.reads.wait_ns, 6);
+    assert_int_equal(got.reads.idle_bytes, 7);
     assert_int_equal(got.is_stored, 1);
     assert_string_equal(got.text, "text");
     groups[1].in_memory = 8; /* more than there is */
@@ -116,6 +114,29 @@ static void test_weights_of_groups_arrive_between_tensors_and_text(void **state)
     assert_int_equal(swn_engine_wire_receive(ends[1], packet, BUFFER, &got), -EPROTO);
     m.weighed = SWN_WIRE_GROUPS + 1;
     assert_int_equal(swn_engine_wire_send(ends[0], packet, &m), -EMSGSIZE);
+}
+
+static void test_places_arrive_behind_the_weights(void **state)
+{
+    struct swn_wire_place places[SWN_WIRE_PLACES + 1] = {{3, 1, UINT64_MAX}, {UINT32_MAX, UINT32_MAX, 0}, {0, 0, 7}};
+    struct swn_wire_group group = {.bytes = 1, .in_memory = 1};
+    struct swn_engine_message got,
+        m = {.op = SWN_ENGINE_RAN, .weighed = 1, .weights = &group, .places = places, .text = "text"};
+
+    (void)state;
+    for (m.placed = 0; m.placed <= SWN_WIRE_PLACES; m.placed++) {
+        assert_int_equal(swn_engine_wire_send(ends[0], packet, &m), 0);
+        assert_int_equal(swn_engine_wire_receive(ends[1], packet, BUFFER, &got), 1);
+        assert_int_equal(got.placed, m.placed);
+        assert_memory_equal(got.places, places, m.placed * sizeof *places);
+        assert_memory_equal(got.weights, &group, sizeof group);
+        assert_string_equal(got.text, "text");
+    }
+    assert_int_equal(swn_engine_wire_send(ends[0], packet, &m), -EMSGSIZE);
+    m.placed = 1;
+    m.op = SWN_ENGINE_RUN; /* which nothing of other models is told of */
+    assert_int_equal(swn_engine_wire_send(ends[0], packet, &m), 0);
+    assert_int_equal(swn_engine_wire_receive(ends[1], packet, BUFFER, &got), -EPROTO);
 }
 
 static void test_steps_arrive_behind_the_weights(void **state)
@@ -343,6 +364,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_weights_of_groups_arrive_between_tensors_and_text, open_sockets,
                                         close_sockets),
         cmocka_unit_test_setup_teardown(test_steps_arrive_behind_the_weights, open_sockets, close_sockets),
+        cmocka_unit_test_setup_teardown(test_places_arrive_behind_the_weights, open_sockets, close_sockets),
         cmocka_unit_test_setup_teardown(test_what_is_said_of_joining_arrives, open_sockets, close_sockets),
         cmocka_unit_test_setup_teardown(test_every_length_of_text_arrives, open_sockets, close_sockets),
         cmocka_unit_test_setup_teardown(test_tensors_outside_the_buffer_are_refused, open_sockets, close_sockets),

@@ -147,6 +147,29 @@ static void test_what_was_read_ahead_is_there(void **state)
     assert_int_equal(now[0].missing_bytes, 3 * MIB); /* it was none of those */
 }
 
+static void test_what_the_engine_says_of_other_models_counts(void **state)
+{
+    const struct swn_wire_group weights[] = {{.bytes = 8 * MIB, .in_memory = 8 * MIB},
+                                             {.bytes = 8 * MIB, .in_memory = 8 * MIB}};
+
+    (void)state;
+    swn_group_times_weigh(&times, weights, 2, 100 * MIB);
+    swn_group_times_now(&times, 0, 108 * MIB, now);
+    assert_int_equal(now[0].missing_bytes, 4 * MIB); /* as nobody knows whose place was taken */
+    swn_group_times_place(&times, 1, 8 * MIB, 108 * MIB);
+    swn_group_times_now(&times, 0, 108 * MIB, now);
+    assert_int_equal(now[0].missing_bytes, 4 * MIB);
+    assert_int_equal(now[1].missing_bytes, 0);
+    swn_group_times_place(&times, 0, UINT64_MAX, 108 * MIB); /* more than there is */
+    swn_group_times_place(&times, 2, 0, 108 * MIB);
+    swn_group_times_place(&times, UINT32_MAX, 0, 108 * MIB);
+    swn_group_times_now(&times, 0, 108 * MIB, now);
+    assert_int_equal(now[0].missing_bytes, 0);
+    swn_group_times_place(&times, 0, MIB, 108 * MIB);
+    swn_group_times_now(&times, 0, 108 * MIB, now);
+    assert_int_equal(now[0].missing_bytes, 7 * MIB);
+}
+
 /* An engine is not believed: no number that it sends writes beyond the groups. */
 static void test_numbers_out_of_range_are_left_aside(void **state)
 {
@@ -227,6 +250,7 @@ int main(void)
         cmocka_unit_test_setup(test_what_requests_need_is_what_the_engine_says, forget),
         cmocka_unit_test(test_large_groups_are_streamed),
         cmocka_unit_test_setup(test_what_was_read_ahead_is_there, forget),
+        cmocka_unit_test_setup(test_what_the_engine_says_of_other_models_counts, forget),
         cmocka_unit_test_setup(test_numbers_out_of_range_are_left_aside, forget),
         cmocka_unit_test_setup(test_a_curve_is_what_the_engine_joins, forget),
         cmocka_unit_test(test_the_disk_is_known_from_runs_that_waited),
