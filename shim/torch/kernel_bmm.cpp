@@ -30,9 +30,12 @@ struct Batch : swn_sliced {
                                         weight.strides(), at::dtype(type));
         at::Tensor other = from.narrow(0, row, count);
         const at::Tensor &a = left ? some : other, &b = left ? other : some;
+        at::Tensor add;
+        if (bias)
+            add = bias->dim() == 3 && bias->size(0) == rows ? bias->narrow(0, row, count) : *bias;
+        swn_part_kernel kernel(*this);
         if (!bias)
             return at::cpu::bmm(a, b);
-        at::Tensor add = bias->dim() == 3 && bias->size(0) == rows ? bias->narrow(0, row, count) : *bias;
         return at::cpu::baddbmm(add, a, b, beta, alpha);
     }
 

@@ -58,6 +58,7 @@ struct Convolution : swn_sliced {
         at::Tensor channels = groups == 1 ? from : from.narrow(1, row * shape[1], count * shape[1]);
         swn_optional<at::Tensor> add =
             bias && bias->defined() ? swn_optional<at::Tensor>(bias->narrow(0, row * width, shape[0])) : bias;
+        swn_part_kernel kernel(*this);
         return at::native::convolution(channels, slice, add, stride, padding, dilation, false, output_padding,
                                        groups == 1 ? 1 : count);
     }

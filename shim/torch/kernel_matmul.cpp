@@ -40,11 +40,13 @@ struct Product : swn_sliced {
     at::Tensor part_of(const at::Tensor &from, const void *rows_at, int64_t row, int64_t count) const override
     {
         at::Tensor slice = slice_of(*this, rows_at, count);
-        at::Tensor a = left ? slice : from, b = left ? from : slice.t();
+        at::Tensor a = left ? slice : from, b = left ? from : slice.t(), add;
+        int64_t at = bias ? bias->dim() - (left ? 2 : 1) : -1;
+        if (bias)
+            add = at >= 0 && bias->size(at) == rows ? bias->narrow(at, row, count) : *bias;
+        swn_part_kernel kernel(*this);
         if (!bias)
             return at::cpu::mm(a, b);
-        int64_t at = bias->dim() - (left ? 2 : 1);
-        at::Tensor add = at >= 0 && bias->size(at) == rows ? bias->narrow(at, row, count) : *bias;
         return then ? at::cpu::_addmm_activation(add, a, b, beta, alpha, then == GELU)
                     : at::cpu::addmm(add, a, b, beta, alpha);
     }
@@ -73,6 +75,7 @@ struct Sum : swn_sliced {
     at::Tensor part_of(const at::Tensor &from, const void *rows_at, int64_t row, int64_t count) const override
     {
         at::Tensor a = from.narrow(1, row, count), b = slice_of(*this, rows_at, count);
+        swn_part_kernel kernel(*this);
         return bias ? at::cpu::addmm(*bias, a, b, beta, alpha) : at::cpu::mm(a, b);
     }
 
@@ -104,9 +107,12 @@ struct VectorProduct : swn_sliced {
     at::Tensor part_of(const at::Tensor &from, const void *rows_at, int64_t row, int64_t count) const override
     {
         at::Tensor slice = slice_of(*this, rows_at, count);
+        at::Tensor add;
+        if (bias)
+            add = bias->dim() && bias->size(0) == rows ? bias->narrow(0, row, count) : *bias;
+        swn_part_kernel kernel(*this);
         if (!bias)
             return at::native::mv(slice, from);
-        at::Tensor add = bias->dim() && bias->size(0) == rows ? bias->narrow(0, row, count) : *bias;
         return at::cpu::addmv(add, slice, from, beta, alpha);
     }
 

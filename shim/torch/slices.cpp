@@ -131,6 +131,7 @@ bool right_slices(swn_op *op, unsigned arg, const swn_sliced &what, const swn_ro
 template <typename Where> at::Tensor part_by_part(const swn_sliced &what, const swn_partition_points &cuts, Where where)
 {
     swn_computing_parts computing;
+    what.observed = computing.observed;
     at::Tensor out = what.summed ? at::Tensor() : at::empty(what.sizes, what.input.options());
     bool done = swn_each_part(what, cuts, [&](const swn_part &part) {
         auto rows = static_cast<const char *>(where(part));
@@ -138,6 +139,7 @@ template <typename Where> at::Tensor part_by_part(const swn_sliced &what, const 
             what.put_part(out, what.input, rows, part.row, part.count);
         return rows != nullptr;
     });
+    what.observed = false;
     return done ? out : at::Tensor();
 }
 

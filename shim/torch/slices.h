@@ -17,10 +17,12 @@
 
 #include <ATen/core/DimVector.h>
 #include <ATen/core/Tensor.h>
+#include <ATen/record_function.h>
 #include <torch/library.h>
 
 #include <algorithm>
 #include <array>
+#include <optional>
 #include <utility>
 
 #include "skeleton/abi/abi.h"
@@ -94,13 +96,14 @@ class swn_sliced
     const at::ScalarType type; // of all tensors
     const int64_t rows;        // of the weight, of row_bytes each, one behind the other
     const size_t row_bytes;
-    const at::DimVector sizes; // of the contiguous result
-    const int64_t dim;         // of the result
-    const int64_t width;       // a row's share of it
-    const bool doubtful;       // the argument may also be an activation
-    const int64_t block;       // rows that kernels compute with at once, in registers and vectors
-    const bool copied;         // kernels may first copy all of the weight into an order of their own
-    const bool summed;         // each row contributes to all of the result; dim, width and block are unused
+    const at::DimVector sizes;     // of the contiguous result
+    const int64_t dim;             // of the result
+    const int64_t width;           // a row's share of it
+    const bool doubtful;           // the argument may also be an activation
+    const int64_t block;           // rows that kernels compute with at once, in registers and vectors
+    const bool copied;             // kernels may first copy all of the weight into an order of their own
+    const bool summed;             // each row contributes to all of the result; dim, width and block are unused
+    mutable bool observed = false; // the next part's kernel is to be seen by observers
 
   protected:
     swn_sliced(const at::Tensor &input_, const at::Tensor &weight_, int64_t rows_, at::DimVector sizes_, int64_t dim_,
@@ -111,6 +114,22 @@ class swn_sliced
           summed(summed_)
     {
     }
+};
+
+// Around the kernel that computes a part, where observers are to see the operators that the kernel calls: of all parts
+// of one operator only the first one's.
+class swn_part_kernel
+{
+  public:
+    explicit swn_part_kernel(const swn_sliced &what)
+    {
+        if (what.observed)
+            seen_.emplace(true);
+        what.observed = false;
+    }
+
+  private:
+    std::optional<at::RecordFunctionGuard> seen_;
 };
 
 // The number of rows of a matrix, or of channels, that vector units and the blocks of math libraries are made for: 8 or

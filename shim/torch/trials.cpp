@@ -159,7 +159,8 @@ void add_shape(swn_key &key, const swn_sliced &what)
 
 } // namespace
 
-swn_computing_parts::swn_computing_parts() : begun(swn_services->tiling.parts_begin(swn_most_threads()))
+swn_computing_parts::swn_computing_parts()
+    : observed(at::isRecordFunctionEnabled()), begun(swn_services->tiling.parts_begin(swn_most_threads()))
 {
 }
 

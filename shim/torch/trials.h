@@ -2,6 +2,8 @@
 #ifndef SWN_SHIM_TORCH_TRIALS_H
 #define SWN_SHIM_TORCH_TRIALS_H
 
+#include <ATen/record_function.h>
+
 #include <array>
 #include <cstdint>
 
@@ -39,7 +41,8 @@ template <typename Act> bool swn_each_part(const swn_sliced &what, const swn_par
     return at == what.weight.storage().nbytes();
 }
 
-// While it lives, parts are computed one after the other (skeleton/tiling/part_waits.h).
+// While it lives, parts are computed one after the other (skeleton/tiling/part_waits.h), and no observer sees the
+// operators that they take: the program's profiler is to show those of the operator itself, once.
 class swn_computing_parts
 {
   public:
@@ -48,8 +51,11 @@ class swn_computing_parts
     swn_computing_parts(const swn_computing_parts &) = delete;
     swn_computing_parts &operator=(const swn_computing_parts &) = delete;
 
+    const bool observed; // whether observers saw the thread's operators before
+
   private:
     int begun;
+    at::DisableRecordFunctionGuard unseen;
 };
 
 // Adds the user's settings of PyTorch and its libraries to the key.

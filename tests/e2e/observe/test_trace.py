@@ -1,4 +1,5 @@
-"""SWAPNET_TRACE=FILE: a Chrome trace with a row for compute and one for the disk, in which overlap can be seen."""
+"""SWAPNET_TRACE=FILE: a Chrome trace with a row for compute and one for the disk, in which overlap can be seen; and what
+PyTorch's profiler shows."""
 import pytest
 
 import harness
@@ -43,3 +44,10 @@ def test_trace_has_overlapping_rows(torch, disk):
 def test_no_trace_unless_asked(torch113, disk):
     harness.start(torch113, "infer", "mlp", where=disk, budget=48).finish()
     assert not [path for path in disk.iterdir() if "trace" in path.name]
+
+
+def test_profiler_shows_operators_once(torch):
+    """PyTorch's own profiler, in the program, shows what it shows plainly of operators in slices, and no trials."""
+    run = harness.both(torch, "profiled", budget=32)[1]
+    harness.assert_streamed(run)
+    assert run.stats["slices"] > 40, run.describe()
