@@ -74,6 +74,23 @@ static int fail(const struct swn_ckpt_source *src, char *why, const char *what)
     return swn_ckpt_fail(why, -EINVAL, "%s: %s; is it complete, and was it written by torch.save?", src->path, what);
 }
 
+/* For an archive whose offsets count from another place than the file's beginning, `late` bytes behind it: what is
+ * wrong with it. Files of torch.distributed.checkpoint have one archive behind the other. */
+static int fail_late(const struct swn_ckpt_source *src, uint64_t late, char *why, const char *what)
+{
+    unsigned char head[4];
+    int rc = swn_ckpt_read(src, head, sizeof(head), late, why);
+    if (rc)
+        return rc;
+    if (!late || !swn_zip_begins(head))
+        return fail(src, why, what);
+    return swn_ckpt_fail(
+        why, -EINVAL,
+        "%s: its last zip archive does not begin where the file does, but behind something else, as in "
+        "files of torch.distributed.checkpoint",
+        src->path);
+}
+
 /* Whether a field of the old end record agrees with the zip64 record: it holds the value, or the maximum that refers to
  * the zip64 record. */
 static int agrees(uint64_t old, uint64_t max, uint64_t value)
@@ -91,8 +108,11 @@ static int find_directory64(const struct swn_ckpt_source *src, const unsigned ch
         rc = swn_ckpt_read(src, big, sizeof(big), big_off, why);
     if (rc)
         return rc;
-    if (get64(locator + 8) != big_off || get32(big) != END64_SIG)
-        return fail(src, why, "the zip64 end record is not in front of its locator");
+    static const char apart[] = "the zip64 end record is not in front of its locator";
+    if (get32(big) != END64_SIG || get64(locator + 8) > big_off)
+        return fail(src, why, apart);
+    if (get64(locator + 8) != big_off)
+        return fail_late(src, big_off - get64(locator + 8), why, apart);
     if (get32(locator + 4) != 0 || get32(locator + 16) != 1 || get32(big + 16) != 0 || get32(big + 20) != 0)
         return fail(src, why, "the zip archive has several disks");
     if (get64(big + 4) != END64_BYTES - 12)
@@ -129,8 +149,11 @@ static int find_directory(const struct swn_ckpt_source *src, struct place *dir, 
     } else {
         *dir = (struct place){.entries = get16(end + 10), .bytes = get32(end + 12), .off = get32(end + 16)};
         uint64_t before = src->size - END_BYTES;
-        if (dir->off > before || dir->bytes != before - dir->off)
-            return fail(src, why, "the zip directory does not reach from its offset to the end record");
+        static const char apart[] = "the zip directory does not reach from its offset to the end record";
+        if (dir->off > before || dir->bytes > before - dir->off)
+            return fail(src, why, apart);
+        if (dir->bytes != before - dir->off)
+            return fail_late(src, before - dir->off - dir->bytes, why, apart);
     }
     if (dir->bytes > SWN_ZIP_MAX_DIRECTORY || dir->entries > SWN_ZIP_MAX_ENTRIES)
         return fail(src, why, "the zip directory is above the limits (2^20 entries, 64 MiB)");

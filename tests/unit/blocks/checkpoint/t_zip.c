@@ -415,9 +415,30 @@ static void test_prefix(void **state)
             archive_finish(&a);
             archive_bytes(&b, a.p, a.n);
         }
-        assert_refused(b.p, b.n, "x.pt", -EINVAL, moved ? "in front of the archive" : "does not reach");
+        assert_refused(b.p, b.n, "x.pt", -EINVAL, moved ? "in front of the archive" : "does not begin where");
         archive_free(&a);
         archive_free(&b);
+    }
+}
+
+/* One archive behind the other, as torch.distributed.checkpoint writes them: nothing is incomplete. */
+static void test_several_archives(void **state)
+{
+    (void)state;
+    for (int is_64 = 0; is_64 < 2; is_64++) {
+        struct archive a, both;
+        archive_small(&a);
+        if (is_64)
+            archive_finish64(&a);
+        else
+            archive_finish(&a);
+        archive_begin(&both);
+        archive_bytes(&both, a.p, a.n);
+        archive_bytes(&both, a.p, a.n);
+        assert_refused(both.p, both.n, "x.pt", -EINVAL,
+                       "x.pt: its last zip archive does not begin where the file does");
+        archive_free(&a);
+        archive_free(&both);
     }
 }
 
@@ -615,9 +636,10 @@ static void test_faults(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_refused),       cmocka_unit_test(test_prefix),   cmocka_unit_test(test_zip64),
-        cmocka_unit_test(test_archive_parts), cmocka_unit_test(test_storages), cmocka_unit_test(test_other_formats),
-        cmocka_unit_test(test_accepted),      cmocka_unit_test(test_faults),   cmocka_unit_test(test_unused_entries),
+        cmocka_unit_test(test_refused),          cmocka_unit_test(test_prefix),        cmocka_unit_test(test_zip64),
+        cmocka_unit_test(test_several_archives), cmocka_unit_test(test_archive_parts), cmocka_unit_test(test_storages),
+        cmocka_unit_test(test_other_formats),    cmocka_unit_test(test_accepted),      cmocka_unit_test(test_faults),
+        cmocka_unit_test(test_unused_entries),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
