@@ -69,6 +69,7 @@ CASES = [
     Case("late_kernels CPU", budget=32, quick="1.13"),
     Case("fork_new_operators", budget=24, quick="1.13"),
     Case("gloo_send", quick="2.13"),
+    Case("rpc_weights", budget=32, live=True),
     Case("storage_moves", quick="2.13"),
     Case("read_into", quick="1.13"),
     Case("signals faulthandler", quick="1.13"),

@@ -261,7 +261,8 @@ def start(torch, program, *args, where, budget=None, env=None, preexec=None, pre
 
 # Programs whose runs have to be processes from their start: they set what PyTorch reads when it is loaded, note what a process
 # of their own weighs, or (denormal) depend on what OpenBLAS's threads inherit, which a child starts anew.
-WHOLE_PROCESS = {"create_delete", "denormal", "device_kernels", "fork_storm", "observed", "registered", "reserved", "steady"}
+WHOLE_PROCESS = {"create_delete", "denormal", "device_kernels", "fork_storm", "observed", "registered", "reserved",
+                 "rpc_weights", "steady"}
 
 
 class Forks(enum.Enum):

@@ -226,6 +226,24 @@ TEST(process_vm_readv)
     CALL(process_vm_readv(me, &here, 1, &there, 1, 0));
 }
 
+TEST(syscall)
+{
+    struct iovec here = {mine, 8}, there = {mine + 64, 8};
+    long me = getpid(), nobody = -1, read_there = SYS_process_vm_readv;
+    CALL(syscall(-1L));
+    CALL(syscall(LONG_MAX));
+    CALL(syscall(SYS_close, -1));
+    CALL(syscall(SYS_mprotect, top, ULONG_MAX, ULONG_MAX));
+    CALL(syscall(SYS_read, bytes_fd, nil, 0UL));
+    CALL(syscall(read_there, nobody, &here, 1UL, &there, 1UL, 0UL));
+    CALL(syscall(read_there, me, nil, 1UL, &there, 1UL, 0UL));
+    CALL(syscall(read_there, me, low, 1UL, &there, 1UL, 0UL));
+    CALL(syscall(read_there, me, (void *)edge, 1UL, &there, 1UL, 0UL));
+    CALL(syscall(read_there, me, &here, ULONG_MAX, &there, 1UL, 0UL));
+    CALL(syscall(read_there, me, &here, 1UL, &there, 1UL, ULONG_MAX));
+    CALL(syscall(read_there, me, &here, 1UL, &there, 1UL, 0UL));
+}
+
 #define STREAM(call)                                                                                                   \
     do {                                                                                                               \
         FILE *f = fdopen(dup(bytes_fd), "r"), *out = fdopen(dup(sink), "w");                                           \
@@ -851,6 +869,7 @@ static const struct {
     EACH(pwritev64v2),
     EACH(vmsplice),
     EACH(process_vm_readv),
+    EACH(syscall),
     EACH(fread),
     EACH(fread_unlocked),
     EACH(recv),
