@@ -444,7 +444,8 @@ static unsigned run_some(struct turn *turns, unsigned count, int *rc)
                                             .reads = {.bytes = (read_bytes - read_before) / (n ? n : 1),
                                                       .wait_ns = (wait_ns - waited_before) / (n ? n : 1),
                                                       .idle_bytes = i ? 0 : read_before - engine.told_bytes}};
-        *rc = answer_turn(&turns[i], status, read_bytes, &answer);
+        /* What others have left is told when all that was read has been. */
+        *rc = answer_turn(&turns[i], status, i + 1 < n ? engine.placed_bytes : read_bytes, &answer);
     }
     engine.told_bytes = read_bytes;
     return n ? n : 1;
