@@ -130,12 +130,13 @@ void swn_group_times_ahead(const struct swn_group_ahead *ahead, unsigned count, 
 
 void swn_group_times_place(struct swn_group_times *t, uint32_t group, uint64_t in_memory, uint64_t read_total)
 {
-    struct swn_lane_group *g = &t->groups[group];
+    struct swn_lane_group *g;
 
     if (group >= t->count)
         return;
     if (t->read_mark != read_total)
         settle(t, read_total, read_total);
+    g = &t->groups[group];
     g->missing_bytes = in_memory < g->weight_bytes ? g->weight_bytes - in_memory : 0;
 }
 
