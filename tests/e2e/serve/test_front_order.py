@@ -116,8 +116,9 @@ def test_models_that_begin_alike_share_what_is_read(place):
 
 
 def test_steps_that_start_together_are_chosen_among_together(place):
-    """The lane is idle when the ensemble comes; its first step is not the one that runs first, nor is the order foretold."""
-    repository(place.repo, slow="groups=2 missing=640", fast="groups=2 missing=1", middle="groups=2 missing=64")
+    """The lane is idle when the ensemble comes; its first step is not the one that runs first, nor is the order foretold. What is in
+    memory comes first, then what is read while that computes, then what computes for less time than reading takes."""
+    repository(place.repo, slow="groups=2 missing=640", fast="groups=2", middle="groups=2 missing=64 slow_ms=200")
     ensemble(place.repo, "all", ["SLOW", "FAST", "MIDDLE"],
              *((name, {"INPUT0": "IN"}, {"OUTPUT0": name.upper()}, "") for name in ("slow", "fast", "middle")))
     place.go.touch()
